@@ -1,0 +1,33 @@
+// Golden store: certified cases in HDF5, one file per case, with a manifest of SHA-256 over logical content.
+// Schema in golden/README.md; HDF5 stays behind this header.
+#pragma once
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "reference/case.h"
+#include "reference/truth.h"
+
+namespace gdn {
+
+inline constexpr int kGoldenSchemaVersion = 1;
+
+// Bad input: one line that says what and where (file, dataset). Exit status 2.
+struct BadInput : std::runtime_error { using std::runtime_error::runtime_error; };
+
+struct Golden {
+  Case the_case;                                   // relations are not stored: families make them
+  std::vector<Truth> truths;                       // per run; empty for runs without truth
+  std::string edition;                             // of the accuracy standard
+  OracleStats stats;
+};
+
+std::string content_hash(const Golden& g);         // SHA-256 over dtype, shape and bits of everything, hex
+// Writes DIR/<file_stem>.h5 through a temporary name. Throws BadInput (disk full, no permission), leaving nothing.
+std::filesystem::path write_golden(const std::filesystem::path& dir, const Golden& g);
+Golden read_golden(const std::filesystem::path& file);             // throws BadInput
+void write_tensors(const std::filesystem::path& file, const std::string& case_id, const Problem& p, const TensorSet& t);
+TensorSet read_tensors(const std::filesystem::path& file, const std::string& group = "/");  // throws BadInput
+
+}  // namespace gdn

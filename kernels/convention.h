@@ -1,0 +1,44 @@
+// Conventions: how a kernel lays out and parameterises its arguments, and the one place that converts the
+// canonical tensors into them and results back. The oracle knows only the canonical convention.
+// Text form "axis=value;axis=value"; an axis left out is canonical. A new convention is one enumerator here and
+// one conversion in convention.cpp. Facts about public kernels: each axis names who uses which value.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/case.h"
+
+namespace gdn {
+
+enum class TensorLayout : std::uint8_t { THD, BTHD, BHTD };      // layout=  packed; batch first; head before token
+enum class StateLayout : std::uint8_t { KV, VK };                // state=
+enum class GateDomain : std::uint8_t { log, linear, log2 };      // gate=
+enum class ScaleHandling : std::uint8_t { argument, fixed, folded }; // scale= argument; K^-1/2 always; caller folds it into q
+enum class HeadMap : std::uint8_t { grouped, tiled, repeated };  // heads=  h/(HV/H); h%H; q,k given per value head
+enum class L2Norm : std::uint8_t { caller, in_kernel };          // l2norm=
+enum class EmptySequence : std::uint8_t { copies_h0, untouched };// empty=  what ht holds for a zero-length sequence
+
+struct Convention {
+  TensorLayout layout = TensorLayout::THD;
+  StateLayout state = StateLayout::KV;
+  GateDomain gate = GateDomain::log;
+  ScaleHandling scale = ScaleHandling::argument;
+  HeadMap heads = HeadMap::grouped;
+  L2Norm l2norm = L2Norm::caller;
+  EmptySequence empty = EmptySequence::copies_h0;
+  bool operator==(const Convention&) const = default;
+};
+
+Convention parse_convention(std::string_view text);  // throws std::invalid_argument naming axis and value
+std::string to_string(const Convention& c);
+std::string describe_conventions();                  // every axis and value, for `gdn-cts list conventions`
+
+// Inputs of a run as the kernel wants them. Throws std::invalid_argument where the convention cannot express
+// the run (for example gate=linear and a value that fp32 alpha cannot carry): the caller reports NOT_SUPPORTED.
+TensorSet to_kernel(const Convention& c, const Run& run);
+// Shapes and dtypes of the outputs that the kernel will write, in its convention.
+TensorSet output_shapes(const Convention& c, const Run& run);
+TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs);
+
+}  // namespace gdn

@@ -1,0 +1,149 @@
+/* gdn_kernel.h: the C ABI between GDN-CTS and a kernel. C99; compiles alone in C and C++.
+ *
+ * A plugin is a shared library that exports  const gdn_kernel* gdn_get_kernel(int32_t index)  and returns its
+ * index-th kernel, NULL past the last. Nothing else of GDN-CTS is needed.
+ *
+ * Versioning: GDN_ABI_VERSION grows by one with every incompatible change. Every struct starts with its own
+ * size, so that fields may be added at the end; a reader never looks past struct_size.
+ */
+#ifndef GDN_KERNEL_H
+#define GDN_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GDN_ABI_VERSION 1
+
+/* Tensors in the field order of DLPack 1.x (device type 1 = CPU, 2 = CUDA; dtype codes 0 int, 2 float,
+ * 4 bfloat, 7 float8_e3m4.. as DLPack numbers them; lanes always 1). strides always given, in elements. */
+typedef struct { int32_t device_type; int32_t device_id; } gdn_device;
+typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } gdn_dtype;
+enum { GDN_DEVICE_CPU = 1, GDN_DEVICE_CUDA = 2 };
+enum { GDN_CODE_INT = 0, GDN_CODE_FLOAT = 2, GDN_CODE_BFLOAT = 4, GDN_CODE_FLOAT8_E4M3FN = 10, GDN_CODE_FLOAT8_E5M2 = 12 };
+typedef struct {
+  void* data;
+  gdn_device device;
+  int32_t ndim;
+  gdn_dtype dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+} gdn_dltensor;
+
+/* What a tensor is. Canonical shapes; a kernel that declares another convention gets them converted.
+ * T tokens of all N sequences packed (buffers may be longer than cu_seqlens[N]), H key heads, HV value heads. */
+typedef enum {
+  GDN_Q = 0,            /* [T,H,K]    */
+  GDN_K = 1,            /* [T,H,K]    */
+  GDN_V = 2,            /* [T,HV,V]   */
+  GDN_G = 3,            /* [T,HV] natural-log decay, -inf..0 (rule kda: [T,HV,K]) */
+  GDN_BETA = 4,         /* [T,HV]     */
+  GDN_H0 = 5,           /* [N,HV,K,V] initial state; absent: zero. decode, verify: the pool [slots,HV,K,V], read and written */
+  GDN_CU_SEQLENS = 6,   /* [N+1] int32 or int64 */
+  GDN_A = 7,            /* [T,HV] raw gate: g = -exp(A_log) softplus(a + dt_bias) */
+  GDN_A_LOG = 8,        /* [HV]       */
+  GDN_DT_BIAS = 9,      /* [HV]       */
+  GDN_STATE_INDICES = 10, /* [N] int32, slot of each sequence; -1: skip */
+  GDN_ACCEPTED = 11,    /* [N] int32, draft tokens accepted of the previous verify */
+  GDN_DO = 12,          /* backward: gradient of o    */
+  GDN_DHT = 13,         /* backward: gradient of ht   */
+  /* layer operations */
+  GDN_X = 20,           /* [T,hidden] */
+  GDN_NORM_IN_W = 21, GDN_W_QKV = 22, GDN_W_Z = 23, GDN_W_A = 24, GDN_W_B = 25, GDN_W_CONV = 26, GDN_W_OUT = 27,
+  GDN_NORM_W = 28, GDN_CONV_STATE = 29, /* [N,channels,W or W-1], read and written */
+  /* outputs */
+  GDN_O = 64,           /* [T,HV,V]   */
+  GDN_HT = 65,          /* [N,HV,K,V] final state; absent: not wanted */
+  GDN_SNAPSHOTS = 66,   /* verify: [T,HV,K,V] state after every draft token */
+  GDN_DQ = 67, GDN_DK = 68, GDN_DV = 69, GDN_DG = 70, GDN_DBETA = 71, GDN_DH0 = 72,
+  GDN_Y = 73,           /* layer: [T,hidden] */
+  /* stages of the chunkwise form, per chunk of C rows (accuracy standard): */
+  GDN_STAGE_GSUM = 80, GDN_STAGE_L = 81, GDN_STAGE_M = 82, GDN_STAGE_U = 83, GDN_STAGE_W = 84, GDN_STAGE_VN = 85,
+  GDN_STAGE_STATES = 86
+} gdn_role;
+
+typedef struct {
+  size_t struct_size;
+  int32_t role;         /* gdn_role */
+  int32_t writable;     /* 0: input, must not be changed; 1: output or in-place */
+  gdn_dltensor t;
+} gdn_tensor;
+
+typedef enum {
+  GDN_PREFILL = 0, GDN_DECODE = 1, GDN_VERIFY = 2, GDN_BACKWARD = 3,
+  GDN_LAYER_PREFILL = 4, GDN_LAYER_DECODE = 5, GDN_STAGES = 6
+} gdn_operation;
+
+typedef enum {
+  GDN_RULE_GATED_DELTA = 0, GDN_RULE_DELTA = 1, GDN_RULE_GATED_LINEAR = 2, GDN_RULE_RETENTION = 3,
+  GDN_RULE_LINEAR = 4, GDN_RULE_KDA = 5
+} gdn_rule;
+
+/* Sizes known before the tensors; what a plan may depend on. */
+typedef struct {
+  size_t struct_size;
+  int32_t operation;    /* gdn_operation */
+  int32_t rule;         /* gdn_rule */
+  int64_t N, T, H, HV, K, V; /* T: rows of the packed buffers */
+  int64_t max_length;   /* longest sequence */
+  double scale;
+  int32_t chunk;        /* stages only: rows per chunk */
+  int32_t reserved;
+} gdn_problem;
+
+typedef struct {
+  size_t struct_size;
+  const gdn_problem* problem;
+  const gdn_tensor* tensors;
+  int32_t num_tensors;
+  int32_t reserved;
+  void* stream;         /* cudaStream_t for CUDA tensors, else NULL */
+} gdn_call;
+
+/* Results of create and run. Anything but GDN_OK comes with one line in `message`. */
+enum { GDN_OK = 0, GDN_NOT_SUPPORTED = 1, GDN_ERROR = 2 };
+
+/* A kernel. All strings are UTF-8 and live as long as the library. Text forms are "key=value;key=value":
+ *  convention    how its arguments differ from the canonical ones; "" means canonical. See `gdn-cts list conventions`.
+ *  contract      precision contract, "PRESET;point=format[/rounding][/flush];..."  See `gdn-cts list contracts`.
+ *  capabilities  what it can do, e.g.
+ *    "ops=prefill;io=bf16,fp32;state=fp32;K=1..256;V=1..512;ratio=1..8;varlen;h0;ht;empty;g_min=-inf;beta_max=2"
+ *  properties    what it promises and is held to: "deterministic;shape_invariant;symmetric;masks_select" */
+typedef struct {
+  uint32_t abi_version; /* GDN_ABI_VERSION */
+  uint32_t device;      /* GDN_DEVICE_CPU or GDN_DEVICE_CUDA: where its tensors live */
+  size_t struct_size;
+  const char* name;
+  const char* description;
+  const char* version;
+  const char* convention;
+  const char* contract;
+  const char* capabilities;
+  const char* properties;
+  /* A plan may hold workspaces and be run many times with other tensors of the same problem. Thread-compatible:
+   * one plan is used by one thread at a time. */
+  int (*create)(const gdn_problem* problem, void** plan, char* message, size_t message_size);
+  int (*run)(void* plan, const gdn_call* call, char* message, size_t message_size);
+  void (*destroy)(void* plan);
+} gdn_kernel;
+
+typedef const gdn_kernel* (*gdn_get_kernel_fn)(int32_t index);
+/* exported by a plugin: */
+const gdn_kernel* gdn_get_kernel(int32_t index);
+
+/* The tensor with that role, or NULL when the call has none. */
+static inline const gdn_tensor* gdn_find(const gdn_call* call, int32_t role) {
+  int32_t i;
+  for (i = 0; i < call->num_tensors; ++i)
+    if (call->tensors[i].role == role) return &call->tensors[i];
+  return NULL;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

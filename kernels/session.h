@@ -1,0 +1,80 @@
+// Kernel sessions: how the suite reaches a kernel, whatever it is: built in, plugin, process, or a file of results.
+// Suites see this interface only. One session serves all cases of a gate; a kernel that dies is started again.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/convention.h"
+#include "reference/case.h"
+#include "reference/contract.h"
+
+namespace gdn {
+
+// What a kernel can do, parsed from "ops=prefill;io=bf16,fp32;...". Keys:
+//  ops io state gate beta (lists), K V ratio (ranges a..b or lists), varlen h0 ht noht empty (flags), g_min beta_max, align
+struct Capabilities {
+  std::vector<Operation> operations{Operation::prefill};
+  std::vector<Rule> rules{Rule::gated_delta};
+  std::vector<DType> io{DType::f32, DType::bf16, DType::f16}, state{DType::f32}, gate{DType::f32}, beta{DType::f32};
+  std::int64_t key_min = 1, key_max = 1 << 20, value_min = 1, value_max = 1 << 20, ratio_min = 1, ratio_max = 1 << 20;
+  std::vector<std::int64_t> key_dims, value_dims;  // when not empty: only these
+  bool equal_kv = false, varlen = true, h0 = true, ht = true, empty = true;
+  double g_min = 0;                                // least gate (0: -inf is fine)
+  double beta_max = 2;
+  int alignment = 16;                              // bytes
+};
+Capabilities parse_capabilities(std::string_view text);
+// Empty when the run is in the kernel's declared domain, else the reason, one line ("g=-inf below declared g_min=-80").
+std::string unsupported_reason(const Capabilities& c, const Contract& contract, const Run& run);
+
+struct Properties { bool deterministic = true, shape_invariant = false, symmetric = true, masks_select = false; };
+Properties parse_properties(std::string_view text);
+
+struct KernelInfo {
+  std::string name, description, version;
+  std::string how;                                 // the option that reaches it: "--kernel cpu_chunk_fp32"
+  std::string module;                              // for adapters: module and function that really ran
+  std::map<std::string, std::string> packages;     // versions, for adapters
+  std::string device = "cpu";
+  Convention convention;
+  Contract contract;
+  Capabilities capabilities;
+  Properties properties;
+};
+
+enum class Outcome : std::uint8_t { ok, not_supported, error, crashed, timeout };
+struct Execution {
+  Outcome outcome = Outcome::ok;
+  std::string message;                             // one line when not ok
+  TensorSet outputs;                               // canonical; elements never written still hold the poison pattern
+  // Violations seen while running, one line each: "wrote 4 bytes past the end of o", "input k changed", "o not written at ..."
+  std::vector<std::string> violations;
+  double seconds = 0;                              // inside the kernel's run
+};
+
+// Poison: outputs are filled with a signalling-NaN pattern before the call (all bytes 0xA5 would be a finite
+// number in some formats, so each dtype has its own pattern).
+std::uint64_t poison_bits(DType t);
+
+struct SessionOptions { double timeout_seconds = 60; int threads = 0; };
+
+class KernelSession {
+ public:
+  virtual ~KernelSession() = default;
+  virtual const KernelInfo& info() const = 0;
+  // Runs all calls of the run (Problem::split), handing states over. Never throws for what the kernel does.
+  virtual Execution run(const Run& run, const std::string& case_id) = 0;
+};
+// In a child process (gdn-cts worker), tensors in shared memory between guard pages.
+std::unique_ptr<KernelSession> open_builtin(const std::string& name, const SessionOptions& o);
+std::unique_ptr<KernelSession> open_plugin(const std::string& library, const std::string& kernel, const SessionOptions& o);
+// COMMAND started once; JSON request per line, HDF5 for tensors (tools/adapters/README.md).
+std::unique_ptr<KernelSession> open_process(const std::string& command, const SessionOptions& o);
+// In this process, without isolation: for the power study and the tests, where the kernel is our own.
+std::unique_ptr<KernelSession> open_inline(const std::string& name, const SessionOptions& o);
+
+}  // namespace gdn

@@ -1,0 +1,54 @@
+// Case: family + problem + seed, with its inputs; the identity of everything downstream.
+// A case has one run, or several when relations between runs are judged.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "reference/problem.h"
+#include "reference/tensor.h"
+
+namespace gdn {
+
+// Inputs of one execution. Tensors by canonical name (K=key_dim, V=value_dim, T=tokens()+padding):
+//   q,k [T,H,K]  v [T,HV,V]  in io dtype;  g [T,HV] (kda: [T,HV,K]), beta [T,HV];  h0 [N,HV,K,V] when
+//   initial_state;  cu_seqlens [N+1] int64.  Outputs: o [T,HV,V] in io dtype (rows past cu_seqlens[N] are
+//   not judged),  ht [N,HV,K,V] in state dtype when final_state.
+struct Run {
+  std::string name = "base";
+  Problem problem;
+  TensorSet inputs;
+  bool truth = true;                               // judged against the oracle (else only by relations)
+};
+
+// bit: equal as numbers (+0 = -0, any NaN = any NaN). shape_invariant: bit for kernels that declare the
+// property, else not judged here. See reference/README.md for the table of relations.
+enum class RelationClass : std::uint8_t { bit, shape_invariant, masks_select, symmetric_rounding, deterministic };
+
+// "Run rhs must return what `expected` makes of the results of the other runs."
+struct Relation {
+  int row = 0;                                     // row of the relation table in the accuracy standard
+  std::string statement;                           // one sentence, printed when it fails
+  RelationClass cls = RelationClass::bit;
+  std::size_t rhs = 1;                             // index of the run that is judged
+  // results[i]: outputs of run i. Returns the expected outputs of run rhs; a tensor left out is not compared,
+  // and an element whose index is in `skip` of that name is not compared.
+  std::function<TensorSet(const std::vector<TensorSet>& results)> expected;
+  std::map<std::string, std::vector<std::int64_t>> skip;
+};
+
+struct Case {
+  std::string family;
+  Problem problem;
+  std::uint64_t seed = 1;
+  std::vector<Run> runs;
+  std::vector<Relation> relations;
+};
+
+std::string case_id(const Case& c);                // family:problem:seed
+struct CaseId { std::string family; Problem problem; std::uint64_t seed = 1; };
+CaseId parse_case_id(std::string_view text);       // throws std::invalid_argument
+std::string file_stem(std::string_view case_id);   // case id as a file name: '/' and ':' become '.'
+
+}  // namespace gdn

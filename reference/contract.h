@@ -1,0 +1,68 @@
+// Precision contract: what a kernel declares of each point of its algorithm where a value is stored.
+// Judging (bounds, sigma) and simulation read this and nothing else about a kernel's arithmetic.
+// Text form:  PRESET[;key=value]...   for example  bf16-chunk;M=fp32;chunk=32;gate_sum=prefix_seq;g_min=-80
+// Keys: the point names below with a Store text, and the options of Contract with their names.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/format.h"
+
+namespace gdn {
+
+// Storage points, named as in the chunkwise form of reference/README.md.
+enum class Point : std::uint8_t {
+  q_in, k_in, v_in,    // inputs as the arithmetic sees them
+  beta,                // beta
+  G,                   // gate sums
+  D,                   // decay factors e^(G_i-G_j), e^G
+  gram,                // K K^T and Q K^T
+  M,                   // (I+L)^-1
+  bv, bk,              // beta v, beta e^G k
+  U, W,                // M (beta v), M (beta e^G k)
+  Vn_o, Vn_s,          // corrected values as operand of the output, of the state update
+  S_op, S_carried,     // state as operand of a product, state as carried on
+  P,                   // scores (Q K^T) o D
+  q_scaled, k_scaled,  // e^G q, e^(G_C - G) k
+  out,                 // o
+  count
+};
+const char* name(Point p);
+
+enum class Form : std::uint8_t { recurrent, chunkwise };
+enum class Solve : std::uint8_t { substitution, block_inverse, neumann };   // of (I+L) X = B; block_inverse and neumann form M
+enum class Vectors : std::uint8_t { wu, residual };
+enum class Cadence : std::uint8_t { token, chunk, call };                  // when the carried state is rounded to S_carried
+enum class GateSum : std::uint8_t { prefix_seq, prefix_tree, reset_safe };
+enum class Accumulator : std::uint8_t { fp64, fp32, tensor_core };          // tensor_core: exact products, truncated sum, u = 2^-23
+
+struct Contract {
+  std::string preset;
+  Form form = Form::recurrent;
+  std::array<Store, static_cast<std::size_t>(Point::count)> points{};
+  Accumulator accumulator = Accumulator::fp32;
+  int chunk = 64;                                  // C; 1 for recurrent
+  int block = 16;                                  // rows of one block of block_inverse
+  Solve solve = Solve::substitution;
+  Vectors vectors = Vectors::wu;
+  Cadence cadence = Cadence::token;
+  GateSum gate_sum = GateSum::reset_safe;
+  bool fma = false;                                // products of the recurrence and accumulations fused
+  double g_min = 0;                                // least gate for which it is valid; 0 means -inf
+  double u_exp = 0;                                // relative error of its exp; 0: 2 ulp of the accumulator's format
+
+  const Store& at(Point p) const { return points[static_cast<std::size_t>(p)]; }
+  Store& at(Point p) { return points[static_cast<std::size_t>(p)]; }
+  bool operator==(const Contract&) const = default;
+};
+
+std::vector<std::string> contract_presets();
+// Throws std::invalid_argument in one line naming the unknown preset, key or value.
+Contract parse_contract(std::string_view text);
+std::string to_string(const Contract& c);          // canonical: preset and the keys that differ from it
+std::string explain(const Contract& c);            // every point, one a line
+
+}  // namespace gdn

@@ -1,0 +1,230 @@
+// The canonical text form of problems, and case identities; see problem.h and case.h.
+#include "reference/problem.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+
+#include "reference/case.h"
+#include "reference/format.h"
+
+namespace gdn {
+namespace {
+
+constexpr const char* kOperations[] = {"prefill", "decode", "verify", "backward", "layer_prefill", "layer_decode", "stages"};
+constexpr const char* kRules[] = {"gated_delta", "delta", "gated_linear", "retention", "linear", "kda"};
+
+[[noreturn]] void fail(std::string_view whole, const std::string& why) {
+  throw std::invalid_argument("problem '" + std::string(whole.substr(0, 200)) + "': " + why);
+}
+
+std::int64_t number(std::string_view whole, std::string_view text, const char* what) {
+  std::int64_t x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || x < 0)
+    fail(whole, std::string(what) + " is not a number: '" + std::string(text) + "'");
+  return x;
+}
+
+std::vector<std::string_view> split_text(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+template <std::size_t n>
+int index_of(const char* const (&names)[n], std::string_view text) {
+  for (std::size_t i = 0; i < n; ++i)
+    if (text == names[i]) return static_cast<int>(i);
+  return -1;
+}
+
+std::string hexfloat(double x) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%a", x);
+  return buffer;
+}
+
+}  // namespace
+
+const char* name(Operation op) { return kOperations[static_cast<int>(op)]; }
+const char* name(Rule r) { return kRules[static_cast<int>(r)]; }
+
+std::int64_t Problem::tokens() const {
+  std::int64_t sum = 0;
+  for (std::int64_t n : lengths) sum += n;
+  return sum;
+}
+
+std::vector<std::int64_t> Problem::offsets() const {
+  std::vector<std::int64_t> o{0};
+  for (std::int64_t n : lengths) o.push_back(o.back() + n);
+  return o;
+}
+
+double Problem::effective_scale() const {
+  return scale != 0 ? scale : static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(key_dim))));
+}
+
+double Problem::token_heads() const {
+  return static_cast<double>(tokens()) * static_cast<double>(value_heads) *
+         (static_cast<double>(key_dim) * static_cast<double>(value_dim) / 16384.0);
+}
+
+std::string to_string(const Problem& p) {
+  const std::int64_t N = p.sequences();
+  std::string t = std::string(name(p.operation)) + "/n" + std::to_string(N) + "_t";
+  bool equal = true;
+  for (std::int64_t n : p.lengths) equal = equal && n == p.lengths[0];
+  if (equal) {
+    t += std::to_string(p.lengths[0]);
+  } else {
+    for (std::size_t i = 0; i < p.lengths.size();) {
+      std::size_t j = i;
+      while (j < p.lengths.size() && p.lengths[j] == p.lengths[i]) ++j;
+      if (i) t += '+';
+      t += std::to_string(p.lengths[i]);
+      if (j - i > 1) t += "x" + std::to_string(j - i);
+      i = j;
+    }
+  }
+  t += "_h" + std::to_string(p.heads) + "_hv" + std::to_string(p.value_heads) + "_k" + std::to_string(p.key_dim) + "_v" +
+       std::to_string(p.value_dim) + "/" + name(p.io);
+  std::string options;
+  auto option = [&](const std::string& text) { options += (options.empty() ? "/" : ",") + text; };
+  if (p.initial_state) option("h0");
+  if (!p.final_state) option("noht");
+  if (p.gate != DType::f32) option(std::string("g=") + name(p.gate));
+  if (p.beta != DType::f32) option(std::string("beta=") + name(p.beta));
+  if (p.state != DType::f32) option(std::string("state=") + name(p.state));
+  if (p.padding) option("pad=" + std::to_string(p.padding));
+  if (!p.split.empty()) {
+    std::string s = "split=";
+    for (std::size_t i = 0; i < p.split.size(); ++i) s += (i ? "." : "") + std::to_string(p.split[i]);
+    option(s);
+  }
+  if (p.rule != Rule::gated_delta) option(std::string("rule=") + name(p.rule));
+  if (p.scale != 0) option("scale=" + hexfloat(p.scale));
+  return t + options;
+}
+
+Problem parse_problem(std::string_view text) {
+  const auto parts = split_text(text, '/');
+  if (parts.size() != 3 && parts.size() != 4)
+    fail(text, "want OPERATION/nN_tT_hH_hvHV_kK_vV/DTYPE[/OPTIONS], for example prefill/n1_t257_h2_hv4_k128_v64/bf16/h0");
+  Problem p;
+  const int op = index_of(kOperations, parts[0]);
+  if (op < 0) fail(text, "unknown operation '" + std::string(parts[0]) + "'");
+  p.operation = static_cast<Operation>(op);
+
+  const auto fields = split_text(parts[1], '_');
+  const char* const prefixes[] = {"n", "t", "h", "hv", "k", "v"};
+  if (fields.size() != 6) fail(text, "the shape needs the six fields n t h hv k v, joined by '_'");
+  std::string_view value[6];
+  for (std::size_t i = 0; i < 6; ++i) {
+    const std::string_view prefix = prefixes[i];
+    if (fields[i].substr(0, prefix.size()) != prefix) fail(text, "shape field '" + std::string(fields[i]) + "' should start with '" + prefixes[i] + "'");
+    value[i] = fields[i].substr(prefix.size());
+  }
+  const std::int64_t N = number(text, value[0], "n");
+  if (N < 1 || N > (1 << 20)) fail(text, "n must be 1 to 1048576");
+  p.lengths.clear();
+  if (value[1].find_first_of("+x") == std::string_view::npos) {
+    p.lengths.assign(static_cast<std::size_t>(N), number(text, value[1], "t"));
+  } else {
+    for (std::string_view item : split_text(value[1], '+')) {
+      const auto at = item.find('x');
+      const std::int64_t length = number(text, item.substr(0, at), "t");
+      const std::int64_t repeat = at == std::string_view::npos ? 1 : number(text, item.substr(at + 1), "t");
+      if (repeat < 1 || repeat > N) fail(text, "repeat count '" + std::string(item) + "' is not between 1 and n");
+      p.lengths.insert(p.lengths.end(), static_cast<std::size_t>(repeat), length);
+      if (static_cast<std::int64_t>(p.lengths.size()) > N) break;
+    }
+    if (static_cast<std::int64_t>(p.lengths.size()) != N) fail(text, "t does not list n lengths");
+  }
+  p.heads = number(text, value[2], "h");
+  p.value_heads = number(text, value[3], "hv");
+  p.key_dim = number(text, value[4], "k");
+  p.value_dim = number(text, value[5], "v");
+  auto dtype = [&](std::string_view name_text) {
+    try {
+      const DType t = parse_dtype(name_text);
+      if (is_floating(t) && t != DType::f64) return t;
+    } catch (const std::invalid_argument&) {
+    }
+    fail(text, "unknown dtype '" + std::string(name_text) + "'");
+  };
+  p.io = dtype(parts[2]);
+  if (parts.size() == 4)
+    for (std::string_view o : split_text(parts[3], ',')) {
+      const auto at = o.find('=');
+      const std::string_view key = o.substr(0, at), val = at == std::string_view::npos ? std::string_view{} : o.substr(at + 1);
+      if (o == "h0") p.initial_state = true;
+      else if (o == "noht") p.final_state = false;
+      else if (key == "g") p.gate = dtype(val);
+      else if (key == "beta") p.beta = dtype(val);
+      else if (key == "state") p.state = dtype(val);
+      else if (key == "pad") p.padding = number(text, val, "pad");
+      else if (key == "split") {
+        for (std::string_view s : split_text(val, '.')) {
+          p.split.push_back(number(text, s, "split"));
+          if (p.split.size() > 1 && p.split[p.split.size() - 2] > p.split.back()) fail(text, "split must not decrease");
+        }
+      } else if (key == "rule") {
+        const int r = index_of(kRules, val);
+        if (r < 0) fail(text, "unknown rule '" + std::string(val) + "'");
+        p.rule = static_cast<Rule>(r);
+      } else if (key == "scale") {
+        const std::string copy(val);
+        char* end = nullptr;
+        p.scale = std::strtod(copy.c_str(), &end);
+        if (copy.empty() || *end || !std::isfinite(p.scale) || p.scale == 0 || static_cast<double>(static_cast<float>(p.scale)) != p.scale)
+          fail(text, "scale must be a nonzero fp32 value: '" + copy + "'");
+      } else {
+        fail(text, "unknown option '" + std::string(o) + "'");
+      }
+    }
+  validate(p);
+  return p;
+}
+
+void validate(const Problem& p) {
+  const std::string text = to_string(p);
+  if (p.heads < 1 || p.value_heads < 1 || p.key_dim < 1 || p.value_dim < 1) fail(text, "h, hv, k and v must be at least 1");
+  if (p.value_heads % p.heads) fail(text, "hv must be a multiple of h");
+  const double limit = 0x1p40;
+  const double rows = static_cast<double>(p.tokens()) + static_cast<double>(p.padding);
+  if (rows * static_cast<double>(p.value_heads) * static_cast<double>(std::max(p.key_dim, p.value_dim)) > limit ||
+      static_cast<double>(p.sequences()) * static_cast<double>(p.value_heads) * static_cast<double>(p.key_dim) * static_cast<double>(p.value_dim) > limit)
+    fail(text, "too large (more than 2^40 elements in one tensor)");
+}
+
+std::string case_id(const Case& c) { return c.family + ":" + to_string(c.problem) + ":" + std::to_string(c.seed); }
+
+CaseId parse_case_id(std::string_view text) {
+  const auto first = text.find(':'), last = text.rfind(':');
+  if (first == std::string_view::npos || first == last || first == 0)
+    throw std::invalid_argument("case id '" + std::string(text.substr(0, 200)) + "': want FAMILY:PROBLEM:SEED");
+  CaseId id;
+  id.family = text.substr(0, first);
+  id.problem = parse_problem(text.substr(first + 1, last - first - 1));
+  const std::string_view seed = text.substr(last + 1);
+  const auto [end, error] = std::from_chars(seed.data(), seed.data() + seed.size(), id.seed);
+  if (seed.empty() || error != std::errc{} || end != seed.data() + seed.size())
+    throw std::invalid_argument("case id '" + std::string(text.substr(0, 200)) + "': the seed is not a number");
+  return id;
+}
+
+std::string file_stem(std::string_view id) {
+  std::string s(id);
+  for (char& c : s)
+    if (c == '/' || c == ':') c = '.';
+  return s;
+}
+
+}  // namespace gdn

@@ -1,0 +1,52 @@
+// Problem: shape and options of one run, with ONE canonical text form that parses and prints itself,
+// for example  prefill/n1_t257_h2_hv4_k128_v64/bf16/h0  or  prefill/n3_t64+0+1_h1_hv2_k64_v64/fp32/h0,split=17
+// Grammar:  OPERATION / n<N>_t<LENGTHS>_h<H>_hv<HV>_k<K>_v<V> / IO-DTYPE [ / OPTION{,OPTION} ]
+// LENGTHS: one number when all sequences have it, or numbers joined by '+', where a run of r equal lengths
+// prints as <len>x<r> (r >= 2, N >= 2 and not all equal).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/tensor.h"
+
+namespace gdn {
+
+enum class Operation : std::uint8_t { prefill, decode, verify, backward, layer_prefill, layer_decode, stages };
+// How a token changes the state; see reference/README.md. gated_delta is the rule of GDN; the rest are its limits.
+enum class Rule : std::uint8_t { gated_delta, delta, gated_linear, retention, linear, kda };
+
+const char* name(Operation op);
+const char* name(Rule r);
+
+struct Problem {
+  Operation operation = Operation::prefill;
+  std::vector<std::int64_t> lengths{1};            // tokens of each sequence; 0 is legal
+  std::int64_t heads = 1, value_heads = 1, key_dim = 64, value_dim = 64;
+  DType io = DType::bf16;                          // q, k, v, o
+  DType gate = DType::f32, beta = DType::f32, state = DType::f32;  // options g=, beta=, state= when not fp32
+  bool initial_state = false;                      // option h0
+  bool final_state = true;                         // option noht when false
+  std::int64_t padding = 0;                        // option pad=<n>: tokens past cu_seqlens[N], never to be used
+  // Option split=a.b.c: the run is made of several calls, cut after a, b, c tokens of every sequence (a sequence
+  // shorter than a cut contributes zero tokens to later calls), the state of one handed to the next as ht -> h0.
+  std::vector<std::int64_t> split;
+  Rule rule = Rule::gated_delta;                   // option rule=<name>
+  double scale = 0;                                // option scale=<hexfloat>; 0: float(K^-1/2), see effective_scale
+
+  std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
+  std::int64_t tokens() const;                     // sum of lengths, without padding
+  std::vector<std::int64_t> offsets() const;       // cu_seqlens, N+1 values
+  double effective_scale() const;                  // exactly representable in fp32
+  double token_heads() const;                      // size for level budgets: tokens x HV x K V / 16384
+  bool operator==(const Problem&) const = default;
+};
+
+std::string to_string(const Problem& p);
+// Throws std::invalid_argument with one line naming the first thing that is wrong.
+Problem parse_problem(std::string_view text);
+// Throws when sizes are not usable: HV not a multiple of H, K or V < 1, more than 2^40 elements, ...
+void validate(const Problem& p);
+
+}  // namespace gdn

@@ -1,0 +1,66 @@
+// Checks: one way to judge a result each, one file each in suites/checks/, run in order().
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "golden/store.h"
+#include "kernels/session.h"
+
+namespace gdn {
+
+enum class Verdict : std::uint8_t { passed, failed, mistrusted, not_supported, skipped, runtime_error, timeout, untested };
+const char* name(Verdict v);                       // "PASSED", ...
+
+// Where a value sits, for people: sequence, token, head, channel, chunk and row; or state row and column.
+struct Location {
+  std::size_t run = 0;
+  std::string run_name, tensor;                    // "o", "ht"
+  std::int64_t element = -1, sequence = -1, token = -1, head = -1, row = -1, column = -1, chunk = -1, chunk_row = -1;
+};
+
+struct Finding {                                   // one element shown to a person
+  Location where;
+  double got = 0, expected_hi = 0, expected_lo = 0, radius = 0, bound = 0, ratio = 0;
+  double error_ulp = 0;
+  std::uint64_t got_bits = 0, expected_bits = 0;
+  DType dtype = DType::f32;
+  std::string detail;                              // for example the bound's largest terms
+};
+
+enum class CheckStatus : std::uint8_t { passed, failed, mistrusted, not_applicable };
+struct CheckResult {
+  std::string check;
+  CheckStatus status = CheckStatus::passed;
+  std::string clause;                              // of the accuracy standard
+  std::string message;                             // one line when not passed
+  std::optional<Finding> worst;
+  std::int64_t judged = 0, vacuous = 0, failing = 0;   // elements
+  std::map<std::string, double> metrics;
+};
+
+// A check sees this and nothing else.
+struct CheckInput {
+  const Golden& golden;                            // case, inputs, truth
+  const std::vector<Relation>& relations;
+  const KernelInfo& kernel;
+  const std::vector<Execution>& executions;        // per run
+};
+
+class Check {
+ public:
+  virtual ~Check() = default;
+  virtual std::string name() const = 0;
+  virtual int order() const = 0;                   // as numbered in the accuracy standard, times 10
+  virtual std::string rationale() const = 0;
+  virtual std::string clause() const = 0;
+  virtual CheckResult run(const CheckInput& in) const = 0;
+};
+const std::vector<const Check*>& checks();         // in order
+const Check* find_check(std::string_view name);
+struct RegisterCheck { explicit RegisterCheck(const Check* c); };
+
+Location locate(const Run& run, std::size_t run_index, std::string_view tensor, std::int64_t element, int chunk);
+
+}  // namespace gdn

@@ -1,0 +1,38 @@
+// Case families: a named rationale, the kinds of fault it is there to catch, problems per level and a fill rule.
+// One file per family in suites/families/, self-registering.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference/case.h"
+
+namespace gdn {
+
+enum class Level : std::uint8_t { smoke, ci, nightly, exhaustive };
+Level parse_level(std::string_view text);
+const char* name(Level l);
+
+class Family {
+ public:
+  virtual ~Family() = default;
+  virtual std::string name() const = 0;
+  virtual std::string profile() const = 0;         // core, varlen, sizes, gate_edges, ...
+  virtual std::string rationale() const = 0;       // why it exists, in sentences; printed by explain
+  virtual std::vector<std::string> kinds() const = 0;  // kinds of fault it must kill by itself
+  virtual bool random() const { return false; }    // eligible for the statistical check
+  virtual std::vector<Problem> problems(Level level) const = 0;
+  // Deterministic in (problem, seed). Any problem that parses may be given, not only those of problems().
+  virtual Case make(const Problem& p, std::uint64_t seed) const = 0;
+};
+
+const std::vector<const Family*>& families();      // sorted by name
+const Family* find_family(std::string_view name);
+struct RegisterFamily { explicit RegisterFamily(const Family* f); };
+
+// All cases of a level, in the canonical order, with one seed each.
+std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<std::string>& families = {});
+Case make_case(const CaseId& id);                  // throws std::invalid_argument for an unknown family
+
+}  // namespace gdn
