@@ -1,0 +1,173 @@
+// Fill rules shared by the case families; see fill.h.
+#include "suites/families/fill.h"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace gdn::fill {
+namespace {
+
+using I = std::int64_t;
+std::uint64_t u(I i) { return static_cast<std::uint64_t>(i); }
+
+bool has_gate(Rule r) { return r != Rule::delta && r != Rule::linear; }
+bool has_beta(Rule r) { return r == Rule::gated_delta || r == Rule::delta || r == Rule::kda; }
+
+void normalise(std::vector<double>& x) {
+  double sum = 0;
+  for (double e : x) sum += e * e;
+  const double inverse = 1 / std::sqrt(sum);
+  for (double& e : x) e *= inverse;
+}
+
+double slow_gate(const Random& r, I i) {
+  const std::uint64_t pick = r.below(u(2 * i), 8);
+  if (pick == 0) return 0;
+  if (pick == 1) return -0x1.0624dep-10;  // -1e-3 in fp32
+  return r.uniform(u(2 * i + 1), -4e-3, 0);
+}
+
+double gate(Gates regime, const Random& r, const Random& choose, I i) {
+  switch (regime) {
+    case Gates::zero: return 0;
+    case Gates::slow: return slow_gate(r, i);
+    case Gates::mild: return choose.below(u(i), 2) ? slow_gate(r, i) : r.uniform(u(2 * i), -1, 0);
+    case Gates::mixed: {
+      const std::uint64_t x = choose.below(u(i), 100);
+      return x < 30 ? 0 : x < 60 ? -0x1.0624dep-10 : x < 80 ? -0.05 : x < 95 ? -0.5 : x < 99 ? -5 : -20;
+    }
+    case Gates::spikes: return choose.below(u(i), 48) ? slow_gate(r, i) : -100;
+    case Gates::resets: return choose.below(u(i), 48) ? slow_gate(r, i) : -1000;
+  }
+  return 0;
+}
+
+double beta(Betas kind, const Random& r, const Random& choose, I i) {
+  const double x = r.uniform(u(i));
+  switch (kind) {
+    case Betas::unit: return choose.below(u(i), 8) ? 0x1p-8 + (1 - 0x1p-7) * x : 1;
+    case Betas::high: return choose.below(u(i), 4) ? 0.75 + 0.25 * x : 1;
+    case Betas::wide: return choose.below(u(i), 8) ? 0x1p-7 + (2 - 0x1p-6) * x : 2;
+  }
+  return 0;
+}
+
+template <class T>
+T of(const std::vector<T>& list, I i) {
+  return list[static_cast<std::size_t>(i) % list.size()];
+}
+
+void fill_keys_and_queries(const Problem& p, std::uint64_t seed, const Style& style, TensorSet& t) {
+  const I H = p.heads, K = p.key_dim, T = p.tokens();
+  const Random noise(seed, "k"), common(seed, "k.common"), choose(seed, "k.choose"), qnoise(seed, "q");
+  Tensor &kt = t.at("k"), &qt = t.at("q");
+  for (I h = 0; h < H; ++h) {
+    const Keys regime = of(style.keys, h);
+    std::vector<std::vector<double>> made;     // keys of this head, in double
+    made.reserve(static_cast<std::size_t>(T));
+    for (I i = 0; i < T; ++i) {
+      const I at = (i * H + h) * K;
+      std::vector<double> k(static_cast<std::size_t>(K)), q(k);
+      const bool again = i >= 4 && (regime == Keys::correlated ? choose.below(u(i * H + h), 5) == 0
+                                                               : choose.below(u(i * H + h), 7) == 0);
+      const auto& earlier = again ? made[static_cast<std::size_t>(i - 1 - static_cast<I>(choose.below(u(i * H + h) | 1ull << 40, 4)))] : k;
+      for (I d = 0; d < K; ++d) {
+        const auto D = static_cast<std::size_t>(d);
+        const double n = noise.normal(u(at + d));
+        switch (regime) {
+          case Keys::correlated: k[D] = again ? earlier[D] : 0.77 * common.normal(u(h * K + d)) + 0.64 * n; break;
+          case Keys::independent: k[D] = again ? -earlier[D] : n; break;
+          case Keys::positive: k[D] = std::fabs(n); break;
+        }
+      }
+      normalise(k);
+      for (I d = 0; d < K; ++d) q[static_cast<std::size_t>(d)] = qnoise.normal(u(at + d));
+      normalise(q);
+      // The query asks for the last key as well as for something else, so that reads see recent and old values.
+      for (std::size_t d = 0; d < q.size(); ++d) q[d] = 0.8 * q[d] + 0.6 * (i ? made.back()[d] : k[d]);
+      normalise(q);
+      for (I d = 0; d < K; ++d) {
+        kt.set(at + d, k[static_cast<std::size_t>(d)]);
+        qt.set(at + d, q[static_cast<std::size_t>(d)]);
+      }
+      made.push_back(std::move(k));
+    }
+  }
+}
+
+}  // namespace
+
+TensorSet allocate(const Problem& p) {
+  const I rows = p.tokens() + p.padding;
+  TensorSet t;
+  t["q"] = Tensor(p.io, {rows, p.heads, p.key_dim});
+  t["k"] = Tensor(p.io, {rows, p.heads, p.key_dim});
+  t["v"] = Tensor(p.io, {rows, p.value_heads, p.value_dim});
+  if (p.rule == Rule::kda) t["g"] = Tensor(p.gate, {rows, p.value_heads, p.key_dim});
+  else if (has_gate(p.rule)) t["g"] = Tensor(p.gate, {rows, p.value_heads});
+  if (has_beta(p.rule)) t["beta"] = Tensor(p.beta, {rows, p.value_heads});
+  if (p.initial_state) t["h0"] = Tensor(p.state, {p.sequences(), p.value_heads, p.key_dim, p.value_dim});
+  Tensor cu(DType::i64, {p.sequences() + 1});
+  const auto offsets = p.offsets();
+  for (std::size_t n = 0; n < offsets.size(); ++n) cu.set_bits(static_cast<I>(n), static_cast<std::uint64_t>(offsets[n]));
+  t["cu_seqlens"] = std::move(cu);
+  return t;
+}
+
+void poison_padding(const Problem& p, TensorSet& t) {
+  const I rows = p.tokens() + p.padding;
+  for (auto& [name, tensor] : t) {
+    if (name == "h0" || name == "cu_seqlens" || rows == 0) continue;
+    const I width = tensor.size() / rows;
+    for (I i = p.tokens() * width; i < tensor.size(); ++i) tensor.set(i, std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+TensorSet inputs(const Problem& p, std::uint64_t seed, const Style& style) {
+  TensorSet t = allocate(p);
+  fill_keys_and_queries(p, seed, style, t);
+  const I HV = p.value_heads, T = p.tokens();
+  const Random rv(seed, "v"), rg(seed, "g"), cg(seed, "g.choose"), rb(seed, "beta"), cb(seed, "beta.choose"), rh(seed, "h0");
+  Tensor& v = t.at("v");
+  for (I i = 0; i < T * HV * p.value_dim; ++i) v.set(i, rv.normal(u(i)));
+  if (const auto g = t.find("g"); g != t.end()) {
+    const I width = p.rule == Rule::kda ? p.key_dim : 1;
+    for (I i = 0; i < T; ++i)
+      for (I h = 0; h < HV; ++h)
+        for (I w = 0; w < width; ++w) {
+          // Retention decays by a constant per head.
+          const I at = p.rule == Rule::retention ? h : (i * HV + h) * width + w;
+          const double x = p.rule == Rule::retention ? -0x1p-4 / static_cast<double>(1 + h) : gate(of(style.gates, h), rg, cg, at);
+          g->second.set((i * HV + h) * width + w, x);
+        }
+  }
+  if (const auto b = t.find("beta"); b != t.end())
+    for (I i = 0; i < T * HV; ++i) b->second.set(i, beta(of(style.betas, i % HV), rb, cb, i));
+  if (const auto h = t.find("h0"); h != t.end())
+    for (I i = 0; i < h->second.size(); ++i) h->second.set(i, style.state * rh.normal(u(i)));
+  poison_padding(p, t);
+  return t;
+}
+
+Case single(const std::string& family, const Problem& p, std::uint64_t seed, TensorSet inputs) {
+  Case c;
+  c.family = family;
+  c.problem = p;
+  c.seed = seed;
+  c.runs.push_back({"base", p, std::move(inputs), true});
+  return c;
+}
+
+void require_prefill(const std::string& family, const Problem& p) {
+  if (p.operation != Operation::prefill)
+    throw std::invalid_argument("family " + family + " makes prefill cases only, not '" + to_string(p) + "'");
+}
+
+std::vector<Problem> problems(std::initializer_list<const char*> texts) {
+  std::vector<Problem> list;
+  for (const char* t : texts) list.push_back(parse_problem(t));
+  return list;
+}
+
+}  // namespace gdn::fill

@@ -1,0 +1,55 @@
+// Fill rules shared by the case families: inputs drawn so that slips must show.
+// Counter-based random numbers only (reference/rng.h), no libm: the same bits on every machine. Every value
+// depends on (seed, tensor, element) alone. Values are made in double and rounded once to the storage dtype.
+#pragma once
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "reference/case.h"
+#include "reference/rng.h"
+
+namespace gdn::fill {
+
+// Regimes of the decay, one per value head, so that a slip hidden in one shows in another.
+enum class Gates {
+  zero,     // exactly 0: nothing is forgotten, equalities are drawn
+  slow,     // -4e-3..0, some exactly 0 or -1e-3: long memory
+  mild,     // half slow, half -1..0: the correction of a decayed memory shows
+  mixed,    // per token one of 0, -1e-3, -0.05, -0.5, -5, -20
+  spikes,   // slow, with -100 now and then: factored decays overflow, the memory starts again
+  resets,   // slow, with -1000 now and then
+};
+// How the keys of one key head relate to each other. All have norm 1 before the one rounding.
+enum class Keys {
+  correlated,   // common direction of share 0.6, every fifth repeats an earlier key exactly
+  independent,  // random directions, every seventh the opposite of an earlier key
+  positive,     // non-negative entries: large overlaps
+};
+enum class Betas {
+  unit,     // (0,1), one in eight exactly 1
+  high,     // 0.75..1, one in four exactly 1: replacing writes
+  wide,     // (0,2), one in eight exactly 2: negative eigenvalues
+};
+
+struct Style {
+  std::vector<Gates> gates{Gates::slow, Gates::mild, Gates::spikes, Gates::mixed, Gates::zero, Gates::resets};
+  std::vector<Keys> keys{Keys::correlated, Keys::independent, Keys::positive};
+  std::vector<Betas> betas{Betas::unit, Betas::high};   // each list is walked round over the heads
+  double state = 1;                                     // deviation of the entries of h0
+};
+
+// Zeroed tensors of the problem's shapes, with cu_seqlens set: what every fill starts from. Tensors that the rule
+// does not use (g of delta and linear; beta of retention and the linear ones) are left out.
+TensorSet allocate(const Problem& p);
+// Everything filled by the style; the padding past cu_seqlens[N] is NaN in every tensor.
+TensorSet inputs(const Problem& p, std::uint64_t seed, const Style& style);
+// Writes NaN into all rows past cu_seqlens[N].
+void poison_padding(const Problem& p, TensorSet& t);
+// A case of one run with these inputs.
+Case single(const std::string& family, const Problem& p, std::uint64_t seed, TensorSet inputs);
+// Throws std::invalid_argument unless the problem is a prefill.
+void require_prefill(const std::string& family, const Problem& p);
+std::vector<Problem> problems(std::initializer_list<const char*> texts);
+
+}  // namespace gdn::fill
