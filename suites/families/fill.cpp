@@ -12,7 +12,7 @@ using I = std::int64_t;
 std::uint64_t u(I i) { return static_cast<std::uint64_t>(i); }
 
 bool has_gate(Rule r) { return r != Rule::delta && r != Rule::linear; }
-bool has_beta(Rule r) { return r == Rule::gated_delta || r == Rule::delta || r == Rule::kda; }
+bool has_beta(Rule r) { return r != Rule::retention && r != Rule::linear; }
 
 void normalise(std::vector<double>& x) {
   double sum = 0;
@@ -48,6 +48,7 @@ double beta(Betas kind, const Random& r, const Random& choose, I i) {
   switch (kind) {
     case Betas::unit: return choose.below(u(i), 8) ? 0x1p-8 + (1 - 0x1p-7) * x : 1;
     case Betas::high: return choose.below(u(i), 4) ? 0.75 + 0.25 * x : 1;
+    case Betas::rare: return choose.below(u(i), 16) ? 0 : x;
     case Betas::wide: return choose.below(u(i), 8) ? 0x1p-7 + (2 - 0x1p-6) * x : 2;
   }
   return 0;

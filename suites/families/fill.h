@@ -29,6 +29,7 @@ enum class Keys {
 enum class Betas {
   unit,     // (0,1), one in eight exactly 1
   high,     // 0.75..1, one in four exactly 1: replacing writes
+  rare,     // exactly 0 for 15 of 16 tokens, else (0,1): what is written stays
   wide,     // (0,2), one in eight exactly 2: negative eigenvalues
 };
 
@@ -40,7 +41,7 @@ struct Style {
 };
 
 // Zeroed tensors of the problem's shapes, with cu_seqlens set: what every fill starts from. Tensors that the rule
-// does not use (g of delta and linear; beta of retention and the linear ones) are left out.
+// does not use (g of delta and linear, beta of retention and linear) are left out.
 TensorSet allocate(const Problem& p);
 // Everything filled by the style; the padding past cu_seqlens[N] is NaN in every tensor.
 TensorSet inputs(const Problem& p, std::uint64_t seed, const Style& style);

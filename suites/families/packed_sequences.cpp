@@ -1,0 +1,70 @@
+// Case family `packed_sequences`: several sequences along one token axis, some of length zero and one.
+// There to catch states, gates and chunks that cross from one sequence into another, and lengths 0 and 1.
+#include "suites/families/fill.h"
+#include "suites/family.h"
+
+namespace gdn {
+namespace {
+
+struct PackedSequences final : Family {
+  std::string name() const override { return "packed_sequences"; }
+  std::string profile() const override { return "varlen"; }
+  std::string rationale() const override {
+    return "Sequences of lengths 0, 1, C-1, C, C+1 side by side, empty ones first, last and twice in a row. Nothing is forgotten in "
+           "one head, so whatever a sequence leaves behind would show in the next; the first token of each sequence has a "
+           "decay of its own, so that a gate sum that runs on over the border shows. Some buffers are longer than the last "
+           "offset, and the rows past it are NaN.";
+  }
+  std::vector<std::string> kinds() const override {
+    return {"state-leaks-into-next-sequence", "sequence-border-off-by-one", "chunks-cross-sequences", "sequence-gates-cross",
+            "empty-sequence-mishandled", "one-token-sequence-mishandled", "sequence-state-mixed", "padding-used",
+            "initial-state-ignored", "final-state-unwritten", "final-state-wrong", "tail-padding-read"};
+  }
+  std::vector<Problem> problems(Level level) const override {
+    if (level == Level::smoke)
+      return fill::problems(
+          {"prefill/n4_t30+0+1+34_h1_hv2_k128_v128/bf16/h0,pad=3", "prefill/n4_t65+0+1+17_h1_hv2_k64_v64/fp32/h0,pad=3",
+           "prefill/n4_t30+0+1+34_h1_hv2_k64_v64/bf16", "prefill/n3_t0+33+1_h1_hv1_k128_v128/fp32/h0,pad=1",
+           "prefill/n1_t0_h1_hv2_k64_v64/fp32/h0"});
+    std::vector<Problem> list;
+    for (const char* dtype : {"bf16", "fp32"})
+      for (const char* text :
+           {"n5_t64+0+1+63+65_h1_hv2_k64_v64/*/h0", "n5_t64+0+1+63+65_h1_hv2_k64_v64/*", "n3_t3+0+2_h2_hv4_k64_v64/*/h0,pad=5",
+            "n2_t0_h1_hv2_k64_v64/*/h0", "n6_t0x2+17+1x2+0_h1_hv2_k64_v64/*/h0", "n2_t128+1_h1_hv2_k64_v64/*/h0,pad=64",
+            "n8_t1_h2_hv4_k64_v64/*/h0", "n2_t47+80_h1_hv2_k64_v64/*/h0,split=20", "n4_t30+0+1+34_h1_hv2_k128_v128/*/h0,pad=3",
+            "n3_t65+1+0_h1_hv2_k128_v128/*/h0", "n16_t1x4+2x4+3x4+0x2+9x2_h1_hv2_k32_v32/*/h0", "n2_t16+15_h1_hv2_k64_v32/*/h0",
+            "n3_t33+31+32_h1_hv2_k32_v32/*/noht"}) {
+        std::string t = text;
+        t.replace(t.find('*'), 1, dtype);
+        list.push_back(parse_problem("prefill/" + t));
+      }
+    if (level != Level::ci)
+      for (Problem& more : fill::problems({"prefill/n300_t1x100+5x100+17x100_h1_hv2_k16_v16/fp32/h0",
+                                           "prefill/n4_t1000+1+777+64_h2_hv4_k128_v128/bf16/h0", "prefill/n4096_t3_h1_hv1_k16_v16/bf16/h0"}))
+        list.push_back(std::move(more));
+    return list;
+  }
+  Case make(const Problem& p, std::uint64_t seed) const override {
+    fill::require_prefill(name(), p);
+    fill::Style style;
+    style.gates = {fill::Gates::slow, fill::Gates::mild, fill::Gates::zero};
+    style.betas = {fill::Betas::unit};
+    Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
+    // First and last token of every sequence of every second head decay visibly and differently.
+    if (const auto g = c.runs[0].inputs.find("g"); g != c.runs[0].inputs.end() && p.rule == Rule::gated_delta) {
+      const auto offsets = p.offsets();
+      for (std::size_t n = 0; n < p.lengths.size(); ++n)
+        for (std::int64_t h = 1; p.lengths[n] > 0 && h < p.value_heads; h += 2) {
+          g->second.set((offsets[n + 1] - 1) * p.value_heads + h, -0.375);
+          g->second.set(offsets[n] * p.value_heads + h, n % 2 ? -0.25 : -0.625);
+        }
+    }
+    return c;
+  }
+};
+
+const PackedSequences family;
+const RegisterFamily registered(&family);
+
+}  // namespace
+}  // namespace gdn
