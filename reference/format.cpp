@@ -1,6 +1,7 @@
 // Storage formats and rounding on bit patterns; see format.h.
 #include "reference/format.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -18,8 +19,7 @@ constexpr FormatInfo kFormats[] = {
     {"fp8_e5m2", 3, -14, 15, 8, true, 57344},
 };
 
-// m * 2^q for a nonnegative integer m below 2^54; exact for every format here.
-double scaled(std::uint64_t m, int q) { return std::ldexp(static_cast<double>(m), q); }
+double power_of_two(int q) { return std::bit_cast<double>(static_cast<std::uint64_t>(q + 1023) << 52); }  // normal range
 
 double round_one(double x, const Store& s, std::uint64_t random) {
   const FormatInfo& f = info(s.format);
@@ -36,14 +36,12 @@ double round_one(double x, const Store& s, std::uint64_t random) {
   }
   if (exponent == 0 && mantissa == 0) return x;
   if (exponent == 0) exponent = 1; else mantissa |= 0x0010000000000000u;
-  int e = exponent - 1075;                         // |x| = mantissa * 2^e
+  const int e = exponent - 1075;                   // |x| = mantissa * 2^e
   const int top = 63 - std::countl_zero(mantissa) + e;
   const int quantum = std::max(top, f.emin) - (f.precision - 1);
-  const int drop = quantum - e;
-  double magnitude;
-  if (drop <= 0) {
-    magnitude = scaled(mantissa, e);
-  } else {
+  const int drop = quantum - e;                    // low bits that do not fit; negative for double subnormals only
+  double magnitude = std::fabs(x);
+  if (drop > 0) {
     std::uint64_t kept = drop < 64 ? mantissa >> drop : 0;
     bool up = false;
     // The dropped part as a fraction of the quantum, compared exactly in integers.
@@ -57,18 +55,18 @@ double round_one(double x, const Store& s, std::uint64_t random) {
         case Rounding::stochastic: up = (random >> (64 - drop)) < rest; break;
       }
     } else if (s.rounding == Rounding::stochastic) {
-      // Probability mantissa / 2^drop with drop >= 64: compare the top bits of random.
+      // Fraction mantissa / 2^drop, below 2^-11: compare in units of 2^-64, rounded down.
       const int shift = drop - 64;
       up = shift < 64 && random < (mantissa >> shift);
     }
     kept += up;
-    magnitude = scaled(kept, quantum);
+    magnitude = static_cast<double>(kept) * power_of_two(quantum);
   }
   if (magnitude > f.max_finite) {
     if (s.rounding == Rounding::toward_zero) return signed_value(f.max_finite);
     return f.has_infinity ? signed_value(std::numeric_limits<double>::infinity()) : std::numeric_limits<double>::quiet_NaN();
   }
-  if (s.subnormals == Subnormals::flush && magnitude < std::ldexp(1.0, f.emin)) return signed_value(0.0);
+  if (s.subnormals == Subnormals::flush && magnitude < power_of_two(f.emin)) return signed_value(0.0);
   return signed_value(magnitude);
 }
 
@@ -108,29 +106,45 @@ std::string to_string(const Store& s) {
 
 Store parse_store(std::string_view text) {
   Store s;
-  std::string_view first = text.substr(0, text.find('/'));
-  std::string_view rest = first.size() < text.size() ? text.substr(first.size() + 1) : std::string_view{};
-  if (first.size() > 2 && first[first.size() - 2] == 'x' && (first.back() == '2' || first.back() == '3')) {
-    s.terms = static_cast<std::uint8_t>(first.back() - '0');
-    first.remove_suffix(2);
-  }
-  s.format = parse_format(first);
-  while (!rest.empty()) {
-    std::string_view word = rest.substr(0, rest.find('/'));
-    rest = word.size() < rest.size() ? rest.substr(word.size() + 1) : std::string_view{};
-    if (word == "flush") s.subnormals = Subnormals::flush;
-    else if (word == "keep") s.subnormals = Subnormals::keep;
-    else s.rounding = parse_rounding(word);
+  const std::string_view whole = text;
+  auto fail = [&](const char* why) {
+    throw std::invalid_argument("store '" + std::string(whole) + "': " + why);
+  };
+  bool rounding_seen = false, subnormals_seen = false;
+  for (int position = 0;; ++position) {
+    const std::size_t slash = text.find('/');
+    std::string_view word = text.substr(0, slash);
+    if (position == 0) {
+      if (word.size() > 2 && word[word.size() - 2] == 'x' && (word.back() == '2' || word.back() == '3')) {
+        s.terms = static_cast<std::uint8_t>(word.back() - '0');
+        word.remove_suffix(2);
+      }
+      s.format = parse_format(word);
+      if (s.terms > 1 && s.format != Format::bf16 && s.format != Format::tf32 && s.format != Format::fp16)
+        fail("only bf16, fp16 and tf32 come in several terms");
+    } else if (word == "flush" || word == "keep") {
+      if (subnormals_seen) fail("subnormals given twice");
+      subnormals_seen = true;
+      s.subnormals = word == "flush" ? Subnormals::flush : Subnormals::keep;
+    } else {
+      const Rounding r = parse_rounding(word);
+      if (rounding_seen) fail("rounding given twice");
+      rounding_seen = true;
+      s.rounding = r;
+    }
+    if (slash == std::string_view::npos) break;
+    text.remove_prefix(slash + 1);
   }
   return s;
 }
 
 double round_to(double x, const Store& s, std::uint64_t random) {
-  if (s.format == Format::fp64) return x;
+  if (s.format == Format::fp64)
+    return s.subnormals == Subnormals::flush && std::fabs(x) < 0x1p-1022 ? std::copysign(0.0, x) : x;
   double sum = round_one(x, s, random);
   for (int term = 1; term < s.terms && std::isfinite(sum); ++term) {
     random = random * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
-    sum += round_one(x - sum, s, random);
+    sum += round_one(x - sum, s, random);          // both exact: the remainder and the sum are multiples of x's last bit
   }
   return sum;
 }
@@ -138,8 +152,6 @@ double round_to(double x, const Store& s, std::uint64_t random) {
 double unit_roundoff(const Store& s) {
   const int p = info(s.format).precision;
   const bool nearest = s.rounding == Rounding::nearest_even || s.rounding == Rounding::nearest_away;
-  if (s.format == Format::fp64) return 0x1p-53;
-  // Each further term rounds a remainder that is at most 2^(1-p) (directed) or 2^-p (nearest) of the one before.
   return std::ldexp(1.0, (nearest ? -p : 1 - p) * s.terms);
 }
 

@@ -40,10 +40,44 @@ std::string to_string(const Store& s);             // "bf16", "tf32x3", "bf16/rz
 Store parse_store(std::string_view text);          // throws std::invalid_argument
 
 // x rounded to the store's format. random: uniform 64 bits, read by stochastic rounding only, which
-// rounds up in magnitude with probability (distance to the lower neighbour) / (spacing).
+// rounds up in magnitude with probability (distance to the lower neighbour) / (spacing): up exactly when
+// random / 2^64 is below that fraction. Toward zero never overflows; otherwise overflow gives infinity, or NaN
+// in a format without one. Flushing replaces what rounds to a subnormal by zero. fp64 only flushes.
 double round_to(double x, const Store& s, std::uint64_t random = 0);
 
-// Largest relative error of one rounding (2^-p nearest, 2^(1-p) otherwise; per extra term 2^-p more).
+namespace detail {
+constexpr double kFast_normal[] = {0, 0x1p-126, 0x1p-126, 0x1p-14, 0x1p-126, 0x1p-6, 0x1p-14};
+constexpr double kFast_max[] = {0, 0x1.fffffep127, 0x1.ffcp127, 65504, 0x1.fep127, 448, 57344};
+constexpr int kFast_precision[] = {53, 24, 11, 11, 8, 4, 3};
+}  // namespace detail
+
+// round_to for one term, nearest even, subnormals kept, without branches so that loops vectorise; equal to
+// round_to for every double (test_format).
+template <Format F>
+inline double round_nearest_even(double x) {
+  if constexpr (F == Format::fp64) {
+    return x;
+  } else if constexpr (F == Format::fp32) {
+    return static_cast<double>(static_cast<float>(x));
+  } else {
+    constexpr int index = static_cast<int>(F), drop = 53 - detail::kFast_precision[index];
+    constexpr double normal = detail::kFast_normal[index], greatest = detail::kFast_max[index];
+    // Adding 2^52 quanta leaves a whole number of quanta, ties to even.
+    constexpr double magic = normal * 0x1p53 / static_cast<double>(std::uint64_t{1} << detail::kFast_precision[index]);
+    constexpr std::uint64_t overflow = F == Format::fp8_e4m3 ? 0x7ff8000000000000u : 0x7ff0000000000000u;
+    const std::uint64_t bits = std::bit_cast<std::uint64_t>(x), magnitude = bits & 0x7fffffffffffffffu;
+    const std::uint64_t half = (std::uint64_t{1} << (drop - 1)) - 1;
+    const std::uint64_t rounded = (magnitude + half + ((magnitude >> drop) & 1)) >> drop << drop;
+    const std::uint64_t small = std::bit_cast<std::uint64_t>((std::bit_cast<double>(magnitude) + magic) - magic);
+    std::uint64_t r = magnitude < std::bit_cast<std::uint64_t>(normal) ? small : rounded;
+    r = r > std::bit_cast<std::uint64_t>(greatest) ? overflow : r;
+    r = magnitude > 0x7ff0000000000000u ? magnitude : r;  // NaN
+    return std::bit_cast<double>(r | (bits & 0x8000000000000000u));
+  }
+}
+
+// Largest relative error of one rounding: u = 2^-p nearest, 2^(1-p) otherwise; u^n for n terms, each of which
+// rounds the remainder of those before it.
 double unit_roundoff(const Store& s);
 // Largest absolute error below the least normal number: half the least subnormal (nearest), the whole of
 // it (directed), or the least normal when flushed.
