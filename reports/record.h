@@ -17,7 +17,7 @@ struct RecordElement {                             // the worst element, ready t
   std::string detail;
 };
 struct RecordCheck {
-  std::string check, status, clause, message;
+  std::string check, status, clause, message;      // status: PASSED FAILED MISTRUSTED NOT_APPLICABLE
   std::optional<RecordElement> worst;
   long long judged = 0, vacuous = 0, failing = 0;
   std::map<std::string, double> metrics;
@@ -27,9 +27,9 @@ struct Record {
   std::map<std::string, std::string> packages;
   std::string case_id, family, profile, problem, level;
   unsigned long long seed = 0;
-  std::string verdict, reason;
+  std::string verdict, reason;                     // verdict: as name(Verdict) prints it
   std::vector<RecordCheck> checks;
-  std::string resembles, first_bad_chunk, repro;
+  std::string resembles, first_bad_chunk, repro;   // first_bad_chunk: the number, "1"; repro: "gdn-cts verify ..."
   double kernel_seconds = 0, check_seconds = 0, golden_seconds = 0, token_heads = 0;
   std::map<std::string, double> metrics;           // rms_ratio, nmse, max_abs, max_ratio ...
   std::string suite_version, edition, golden_hash;

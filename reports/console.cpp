@@ -1,0 +1,154 @@
+// For terminals: the table of families and the block that explains one failure.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/text.h"
+
+namespace gdn {
+namespace {
+
+using namespace reports;
+
+std::size_t width(const std::string& s) {          // characters, not bytes
+  return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string pad(const std::string& s, std::size_t w, bool right) {
+  const std::string space(w > width(s) ? w - width(s) : 0, ' ');
+  return right ? space + s : s + space;
+}
+
+std::string value_row(const char* label, const std::string& bits, const std::string& hex, const std::string& decimal) {
+  return fmt::format("  {:<10} {}\n", label, printable(fmt::format("{:<18} {:<26} {}", bits, hex, decimal)));
+}
+
+bool not_finite(const std::string& text) {
+  return text.find("nan") != std::string::npos || text.find("inf") != std::string::npos ||
+         text.find("NaN") != std::string::npos || text.find("Inf") != std::string::npos;
+}
+
+// One or two plain sentences about the worst element.
+std::string in_words(const Record& r, const RecordElement& e) {
+  const std::string exact = e.exact.empty() ? e.expected : e.exact;
+  std::string s = fmt::format("In {}{}{}, the kernel returned {}{} where the exact result is {}.", e.tensor.empty() ? "the result" : e.tensor,
+                              e.place.empty() ? "" : ", ", e.place, e.got, not_finite(e.got) && !not_finite(exact) ? ", which is not a finite number," : "", exact);
+  if (not_finite(e.got) || not_finite(exact)) return s;
+  if (e.bound > 0 && e.ratio > 1)
+    s += fmt::format("\n  A correct kernel with the precision contract {} is off by at most {} there; this one is off by {}, {} times as much.",
+                     r.contract, short_number(e.bound), short_number(e.error), short_number(e.ratio));
+  else if (e.bound == 0)
+    s += "\n  On this input every correct kernel returns exactly the expected number, so any difference is a fault.";
+  return s;
+}
+
+std::string why(const Record& r) {
+  const RecordCheck* c = failing_check(r);
+  const std::string reason = !r.reason.empty() ? r.reason : c ? c->message : "";
+  if (r.verdict == "MISTRUSTED") return "This case could not have seen a fault, so passing it would mean nothing: " + reason;
+  if (r.verdict == "RUNTIME_ERROR") return "The kernel crashed or reported an error: " + reason;
+  if (r.verdict == "TIMEOUT") return "The kernel did not finish in time: " + reason;
+  if (r.verdict == "UNTESTED") return "No check decided this case, which the kernel claims to support: " + reason;
+  return reason;
+}
+
+}  // namespace
+
+std::string console_table(const std::vector<Record>& records, bool colour) {
+  const std::vector<Tally> tallies = tally(records);
+  const Tally sum = total(records);
+  const auto paint = [&](const std::string& s, const char* code) { return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, s) : s; };
+
+  struct Column { std::string head; bool right; std::vector<std::string> cells; };
+  std::vector<Column> columns{{"family", false, {}}, {"cases", true, {}}, {"passed", true, {}}, {"failed", true, {}}};
+  const auto number = [](long long n) { return n ? std::to_string(n) : std::string("-"); };
+  const auto optional = [&](const char* head, long long Tally::* field) {
+    if (sum.*field == 0) return;
+    columns.push_back({head, true, {}});
+    for (const Tally& t : tallies) columns.back().cells.push_back(number(t.*field));
+  };
+  for (const Tally& t : tallies) {
+    columns[0].cells.push_back(printable(t.family));
+    columns[1].cells.push_back(number(t.cases));
+    columns[2].cells.push_back(number(t.passed));
+    columns[3].cells.push_back(number(t.failed));
+  }
+  optional("crashed", &Tally::errors);
+  optional("mistrusted", &Tally::mistrusted);
+  optional("untested", &Tally::untested);
+  columns.push_back({"not supported", true, {}});
+  for (const Tally& t : tallies) columns.back().cells.push_back(number(t.not_supported));
+  optional("skipped", &Tally::skipped);
+  columns.push_back({"max error/bound", true, {}});
+  columns.push_back({"worst case", false, {}});
+  for (const Tally& t : tallies) {
+    columns[columns.size() - 2].cells.push_back(t.has_ratio ? short_number(t.max_ratio) : "-");
+    columns.back().cells.push_back(t.has_ratio ? printable(t.worst_case) : "-");
+  }
+
+  std::vector<std::size_t> widths;
+  for (const Column& c : columns) {
+    std::size_t w = width(c.head);
+    for (const std::string& cell : c.cells) w = std::max(w, width(cell));
+    widths.push_back(w);
+  }
+  const auto row = [&](auto cell) {
+    std::string line;
+    for (std::size_t i = 0; i < columns.size(); ++i) line += (i ? "  " : "") + pad(cell(columns[i]), widths[i], columns[i].right);
+    return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  };
+  const std::string header = row([](const Column& c) { return c.head; });
+  std::string text, kernel;
+  for (std::size_t i = 0; i < tallies.size(); ++i) {
+    if (i == 0 || tallies[i].kernel != kernel) {
+      kernel = tallies[i].kernel;
+      const auto first = std::find_if(records.begin(), records.end(), [&](const Record& r) { return r.kernel == kernel; });
+      text += fmt::format("{}{}   contract {}\n{}", i ? "\n" : "", printable(kernel), printable(first->contract), header);
+    }
+    const std::string line = row([&](const Column& c) { return c.cells[i]; });
+    text += tallies[i].bad() ? paint(line.substr(0, line.size() - 1), "31") + "\n" : line;
+  }
+  return text;
+}
+
+std::string failure_block(const Record& r) {
+  std::string s = printable(fmt::format("{}  {}  {}", r.verdict, r.kernel, r.case_id)) + "\n";
+  const RecordCheck* c = failing_check(r);
+  const auto line = [&](const char* label, const std::string& text) {
+    if (!text.empty()) s += fmt::format("  {:<10} {}\n", label, printable(text));
+  };
+  if (c && c->worst && r.verdict == "FAILED") {
+    // The sentence break is ours, everything in between may be hostile.
+    const std::string words = in_words(r, *c->worst);
+    const auto cut = words.find("\n  ");
+    s += "  " + printable(words.substr(0, cut)) + "\n";
+    if (cut != std::string::npos) s += "  " + printable(words.substr(cut + 3)) + "\n";
+  } else if (const std::string reason = why(r); !reason.empty()) {
+    s += "  " + printable(reason) + "\n";
+  }
+  if (c) {
+    line("check", c->check + (c->clause.empty() ? "" : " (accuracy standard, clause " + c->clause + ")") +
+                      (c->message.empty() ? "" : ": " + c->message));
+    if (c->failing) line("failing", fmt::format("{} of {} elements judged", c->failing, c->judged));
+    if (c->worst) {
+      const RecordElement& e = *c->worst;
+      line("worst", fmt::format("run {}, tensor {}, {}", e.run, e.tensor, e.place));
+      s += value_row("got", e.got_bits, e.got_hex, e.got);
+      s += value_row("expected", e.expected_bits, e.expected_hex, e.expected);
+      line("exact", e.exact);
+      line("error", fmt::format("{} = {} ulp", short_number(e.error), short_number(e.error_ulp)));
+      line("bound", fmt::format("{}{}", e.bound == 0 ? "0 (must be equal)" : short_number(e.bound),
+                                e.bound > 0 ? fmt::format(", error/bound {}", short_number(e.ratio)) : ""));
+      line("detail", e.detail);
+    }
+  }
+  if (!r.first_bad_chunk.empty()) line("first bad", "chunk " + r.first_bad_chunk);
+  for (const RecordCheck& other : r.checks)
+    if (&other != c && (other.status == "FAILED" || other.status == "MISTRUSTED"))
+      line("also", other.check + ": " + other.message);
+  line("resembles", r.resembles);
+  line("reproduce", r.repro);
+  return s;
+}
+
+}  // namespace gdn

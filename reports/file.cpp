@@ -1,0 +1,50 @@
+// Files written whole or not at all; see file.h.
+#include "reports/file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+namespace gdn {
+namespace fs = std::filesystem;
+
+std::string temporary_suffix() { return ".tmp" + std::to_string(::getpid()); }
+
+void write_file(const std::string& file, std::string_view content) {
+  std::error_code code;
+  fs::path target = file;
+  const fs::path linked = fs::canonical(target, code);  // write through a symbolic link instead of replacing it
+  if (!code) target = linked;
+  const bool direct = fs::exists(target, code) && !fs::is_regular_file(target, code);
+  const std::string name = direct ? target.string() : target.string() + temporary_suffix();
+  auto fail = [&](int error) {
+    if (!direct) std::remove(name.c_str());
+    throw std::runtime_error("cannot write " + file + ": " + std::strerror(error));
+  };
+  std::FILE* out = std::fopen(name.c_str(), "wb");
+  if (!out) fail(errno);
+  const bool written = std::fwrite(content.data(), 1, content.size(), out) == content.size();
+  int error = written ? 0 : errno;
+  if (std::fclose(out) != 0 && !error) error = errno;
+  if (error) fail(error);
+  if (!direct && std::rename(name.c_str(), target.c_str()) != 0) fail(errno);
+}
+
+std::string read_file(const std::string& file) {
+  std::FILE* in = std::fopen(file.c_str(), "rb");
+  if (!in) throw std::runtime_error("cannot read " + file + ": " + std::strerror(errno));
+  std::string content;
+  char buffer[1 << 16];
+  std::size_t n;
+  while ((n = std::fread(buffer, 1, sizeof buffer, in)) > 0) content.append(buffer, n);
+  const int error = std::ferror(in) ? errno : 0;
+  std::fclose(in);
+  if (error) throw std::runtime_error("cannot read " + file + ": " + std::strerror(error));
+  return content;
+}
+
+}  // namespace gdn

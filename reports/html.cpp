@@ -1,0 +1,313 @@
+// The page: one self-contained index.html (styles, plot and script inside; nothing is loaded), readable without
+// script, on a phone, and in a dark or a light room. Beside it the records and the Markdown summary.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "reports/file.h"
+#include "reports/text.h"
+
+namespace gdn {
+namespace {
+
+using namespace reports;
+
+constexpr const char* kStyle = R"css(
+:root{color-scheme:light dark;--bg:#fbfbf9;--fg:#1b1c1e;--dim:#5d6168;--line:#dcdcd6;--card:#fff;--pass:#1a7f4b;--fail:#b3261e;--warn:#8a5a00;--passbg:#e3f3ea;--failbg:#fbe4e2;--warnbg:#fbf0d9;--code:#f3f3ef;--dot:#2a6fb0;--band:#f1f1ec}
+@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e3;--dim:#a0a4ab;--line:#33373d;--card:#1d2024;--pass:#66cf98;--fail:#ff8f86;--warn:#e8b95a;--passbg:#173526;--failbg:#43201e;--warnbg:#3b2f15;--code:#24282d;--dot:#7bb6ee;--band:#1b1e22}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:72rem;margin:0 auto;padding:1.25rem 1rem 4rem}
+h1{font-size:1.5rem;line-height:1.25;margin:.2rem 0 1rem}h2{font-size:1.15rem;margin:2.4rem 0 .6rem}h3{font-size:1rem;margin:1.2rem 0 .4rem}
+p{margin:.5rem 0;max-width:46rem}.dim{color:var(--dim)}
+.banner{border-left:.4rem solid var(--pass);background:var(--passbg);padding:.7rem 1rem;border-radius:.3rem;font-size:1.1rem;font-weight:600}
+.banner.fail{border-color:var(--fail);background:var(--failbg)}.banner.warn{border-color:var(--warn);background:var(--warnbg)}
+.tiles{display:flex;flex-wrap:wrap;gap:.6rem;margin:1rem 0}.tile{background:var(--card);border:1px solid var(--line);border-radius:.3rem;padding:.45rem .8rem;min-width:7rem}
+.tile b{display:block;font-size:1.25rem;font-variant-numeric:tabular-nums}.tile span{color:var(--dim);font-size:.85rem}
+.scroll{overflow-x:auto;border:1px solid var(--line);border-radius:.3rem;background:var(--card)}
+table{border-collapse:collapse;font-size:.88rem;width:100%}th,td{padding:.3rem .6rem;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}
+thead th{white-space:nowrap;background:var(--band)}tbody tr:last-child>*{border-bottom:0}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td.id{font-family:ui-monospace,SFMono-Regular,Menlo,monospace;font-size:.8rem;overflow-wrap:anywhere;min-width:15rem}
+.pass{color:var(--pass)}.fail{color:var(--fail);font-weight:600}.warn{color:var(--warn)}td.cfail{background:var(--failbg)}td.cpass{background:var(--passbg)}
+th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid var(--dot)}th[aria-sort=ascending] button::after{content:" \25b2"}th[aria-sort=descending] button::after{content:" \25bc"}
+pre{background:var(--code);border:1px solid var(--line);border-radius:.3rem;padding:.7rem .8rem;white-space:pre-wrap;overflow-wrap:anywhere;font:.8rem/1.45 ui-monospace,SFMono-Regular,Menlo,monospace;margin:.4rem 0}
+code{font-family:ui-monospace,SFMono-Regular,Menlo,monospace;font-size:.88em;overflow-wrap:anywhere}
+details{border:1px solid var(--line);border-radius:.3rem;background:var(--card);margin:.5rem 0;padding:.4rem .8rem}summary{cursor:pointer;overflow-wrap:anywhere}
+a{color:var(--dot)}dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;font-size:.92rem;margin:.6rem 0}dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
+@media(max-width:40rem){dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.4rem}}
+svg{display:block;min-width:42rem;width:100%;height:auto}svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .grid{stroke:var(--line)}svg .limit{stroke:var(--fail);stroke-width:1.5;stroke-dasharray:5 3}
+svg .band{fill:var(--band)}svg .ok{fill:var(--dot);fill-opacity:.75}svg .bad{stroke:var(--fail);stroke-width:2.2;fill:none}
+)css";
+
+// Sorting by a click on a column head. Without script the tables are simply in the order of the run.
+constexpr const char* kScript = R"js(
+document.querySelectorAll('table.sortable').forEach(function(table){
+  table.querySelectorAll('thead th').forEach(function(th,column){
+    var button=document.createElement('button');button.type='button';button.textContent=th.textContent;th.textContent='';th.appendChild(button);
+    button.addEventListener('click',function(){
+      var up=th.getAttribute('aria-sort')!=='ascending',body=table.tBodies[0],rows=Array.prototype.slice.call(body.rows);
+      var key=function(row){var c=row.cells[column],k=c.getAttribute('data-k');return k===null?c.textContent:parseFloat(k)};
+      rows.sort(function(a,b){var x=key(a),y=key(b),d=typeof x==='number'?x-y:x.localeCompare(y,undefined,{numeric:true});return up?d:-d});
+      table.querySelectorAll('th').forEach(function(h){h.removeAttribute('aria-sort')});
+      th.setAttribute('aria-sort',up?'ascending':'descending');rows.forEach(function(r){body.appendChild(r)});
+    });
+  });
+});
+)js";
+
+std::string esc(const std::string& s) { return xml_escape(printable(s)); }
+
+const char* verdict_class(const Record& r) { return r.verdict == "PASSED" ? "pass" : is_failure(r) ? "fail" : "warn"; }
+
+// Sort key of a ratio: nan above everything, none below.
+std::string sort_key(double x) {
+  if (std::isnan(x)) return "1e308";
+  return fmt::format("{:.6g}", std::clamp(x, -1e307, 1e307));
+}
+
+bool has_ratio(const Record& r) { return r.metrics.count("max_ratio") || !std::isnan(max_ratio(r)); }
+
+std::string share(long long part, long long whole) {
+  if (whole == 0) return "-";
+  if (part == 0) return "0%";
+  return fmt::format("{:.2g}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+// Largest error/bound of every case, a row per family, logarithmic.
+std::string plot(const std::vector<const Record*>& records) {
+  std::vector<std::string> rows;
+  std::map<std::string, std::vector<const Record*>> by_family;
+  double least = 1e-2, most = 10;
+  for (const Record* r : records) {
+    if (!has_ratio(*r)) continue;
+    auto& list = by_family[r->family];
+    if (list.empty()) rows.push_back(r->family);
+    list.push_back(r);
+    const double x = max_ratio(*r);
+    if (std::isfinite(x) && x > 0) {
+      least = std::min(least, x);
+      most = std::max(most, x);
+    }
+  }
+  if (rows.empty()) return "<p class=\"dim\">No case has a measured error.</p>\n";
+  const int lo = std::max(-12, static_cast<int>(std::floor(std::log10(least)))), hi = std::min(12, static_cast<int>(std::ceil(std::log10(most))));
+  const double left = 190, zero = left + 22, start = left + 48, end = 800, beyond = 826, row_height = 22, top = 26;
+  const double bottom = top + row_height * static_cast<double>(rows.size());
+  const auto x_of = [&](double ratio) {
+    if (std::isnan(ratio) || ratio > std::pow(10.0, hi)) return beyond;
+    if (ratio <= 0) return zero;
+    return start + (end - start) * std::clamp((std::log10(ratio) - lo) / (hi - lo), 0.0, 1.0);
+  };
+  std::string s = fmt::format("<svg viewBox=\"0 0 850 {:.0f}\" role=\"img\" aria-label=\"largest error divided by bound, for every case\">\n", bottom + 44);
+  for (std::size_t i = 0; i < rows.size(); i += 2)
+    s += fmt::format("<rect class=\"band\" x=\"0\" y=\"{:.0f}\" width=\"850\" height=\"{:.0f}\"/>\n", top + row_height * static_cast<double>(i), row_height);
+  const int step = hi - lo > 10 ? 2 : 1;
+  for (int d = lo; d <= hi; ++d) {
+    const double x = x_of(std::pow(10.0, d));
+    if (d != 0) s += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\"/>", x, top, bottom);
+    if ((d - lo) % step == 0 || d == 0)
+      s += fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", x, bottom + 16, d == 0 ? "1" : d == 1 ? "10" : fmt::format("1e{}", d));
+  }
+  s += fmt::format("<text class=\"dim\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">0</text>\n", zero, bottom + 16);
+  s += fmt::format("<text class=\"dim\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">beyond</text>\n", beyond - 2, bottom + 16);
+  const double one = x_of(1);
+  s += fmt::format("<line class=\"limit\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\"/><text x=\"{0:.1f}\" y=\"16\" text-anchor=\"middle\">limit = 1</text>\n", one, top - 4, bottom);
+  s += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">largest |error| / bound of each case (no unit, logarithmic)</text>\n", (start + end) / 2, bottom + 36);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double y = top + row_height * (static_cast<double>(i) + 0.5);
+    std::string label = clean(rows[i]);
+    if (label.size() > 28) {                       // cut between characters
+      std::size_t cut = 27;
+      while (cut > 0 && (label[cut] & 0xc0) == 0x80) --cut;
+      label = label.substr(0, cut) + "…";
+    }
+    s += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left, y + 4, esc(label));
+    for (const Record* r : by_family[rows[i]]) {
+      const double ratio = max_ratio(*r), x = x_of(ratio);
+      const std::string title = fmt::format("<title>{}: {} ({})</title>", esc(r->case_id), short_number(ratio), esc(r->verdict));
+      if (is_failure(*r))
+        s += fmt::format("<path class=\"bad\" d=\"M{:.1f} {:.1f}l8 8m0 -8l-8 8\">{}</path>\n", x - 4, y - 4, title);
+      else
+        s += fmt::format("<circle class=\"ok\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\">{}</circle>\n", x, y, title);
+    }
+  }
+  return "<div class=\"scroll\">" + s + "</svg></div>\n";
+}
+
+// Which check decided what in which family.
+std::string matrix(const std::vector<const Record*>& records) {
+  struct Cell { long long passed = 0, failed = 0, mistrusted = 0, not_applicable = 0; };
+  std::vector<std::string> families, check_names;
+  std::map<std::pair<std::string, std::string>, Cell> cells;
+  for (const Record* r : records) {
+    if (std::find(families.begin(), families.end(), r->family) == families.end()) families.push_back(r->family);
+    for (const RecordCheck& c : r->checks) {
+      if (std::find(check_names.begin(), check_names.end(), c.check) == check_names.end()) check_names.push_back(c.check);
+      Cell& cell = cells[{r->family, c.check}];
+      ++(c.status == "PASSED" ? cell.passed : c.status == "FAILED" ? cell.failed : c.status == "MISTRUSTED" ? cell.mistrusted : cell.not_applicable);
+    }
+  }
+  if (check_names.empty()) return "<p class=\"dim\">No check ran.</p>\n";
+  std::string s = "<div class=\"scroll\"><table><thead><tr><th>family</th>";
+  for (const std::string& c : check_names) s += "<th class=\"n\">" + esc(c) + "</th>";
+  s += "</tr></thead><tbody>\n";
+  for (const std::string& f : families) {
+    s += "<tr><th>" + esc(f) + "</th>";
+    for (const std::string& c : check_names) {
+      const Cell& x = cells[{f, c}];
+      if (x.failed || x.mistrusted)
+        s += fmt::format("<td class=\"n cfail\"><span class=\"fail\">✗ {}</span> of {}</td>", x.failed + x.mistrusted, x.failed + x.mistrusted + x.passed);
+      else if (x.passed)
+        s += fmt::format("<td class=\"n cpass\"><span class=\"pass\">✓</span> {}</td>", x.passed);
+      else
+        s += "<td class=\"n dim\">–</td>";
+    }
+    s += "</tr>\n";
+  }
+  return s + "</tbody></table></div>\n";
+}
+
+std::string case_rows(const std::vector<const Record*>& records, const std::map<const Record*, std::size_t>& failure_number) {
+  std::string s = "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>case</th><th>verdict</th><th class=\"n\">max error/bound</th>"
+                  "<th class=\"n\">elements judged</th><th class=\"n\">vacuous</th><th class=\"n\">kernel s</th><th class=\"n\">checks s</th><th>remark</th></tr></thead><tbody>\n";
+  for (const Record* r : records) {
+    Tally t;
+    t.add(*r);
+    const auto failure = failure_number.find(r);
+    const std::string verdict = failure == failure_number.end() ? esc(r->verdict) : fmt::format("<a class=\"fail\" href=\"#failure{}\">{}</a>", failure->second, esc(r->verdict));
+    const RecordCheck* c = failing_check(*r);
+    const std::string remark = !r->reason.empty() ? r->reason : c ? c->check + ": " + c->message : "";
+    s += fmt::format("<tr><td class=\"id\">{}</td><td class=\"{}\">{}</td><td class=\"n\" data-k=\"{}\">{}</td><td class=\"n\" data-k=\"{}\">{}</td>"
+                     "<td class=\"n\" data-k=\"{:.6g}\">{}</td><td class=\"n\" data-k=\"{}\">{}</td><td class=\"n\" data-k=\"{}\">{}</td><td>{}</td></tr>\n",
+                     esc(r->case_id), verdict_class(*r), verdict, has_ratio(*r) ? sort_key(max_ratio(*r)) : "-1", has_ratio(*r) ? short_number(max_ratio(*r)) : "-",
+                     t.judged, t.judged, t.judged ? static_cast<double>(t.vacuous) / static_cast<double>(t.judged) : 0.0, share(t.vacuous, t.judged),
+                     sort_key(r->kernel_seconds), short_number(r->kernel_seconds), sort_key(r->check_seconds), short_number(r->check_seconds), esc(remark));
+  }
+  return s + "</tbody></table></div>\n";
+}
+
+std::string kernel_facts(const Record& r) {
+  std::string s = "<dl>";
+  const auto fact = [&](const char* key, const std::string& value) {
+    if (!value.empty()) s += fmt::format("<dt>{}</dt><dd>{}</dd>", key, esc(value));
+  };
+  fact("kernel", r.kernel);
+  fact("version", r.kernel_version);
+  fact("precision contract", r.contract);
+  fact("convention", r.convention.empty() ? "canonical" : r.convention);
+  fact("device", r.device);
+  fact("module", r.module);
+  std::string packages;
+  for (const auto& [k, v] : r.packages) packages += (packages.empty() ? "" : ", ") + k + " " + v;
+  fact("packages", packages);
+  fact("level", r.level);
+  fact("accuracy standard", r.edition);
+  fact("suite", r.suite_version);
+  return s + "</dl>\n";
+}
+
+// The gate that these records came from, as a line for a shell.
+std::string gate_line(const Record& r) {
+  std::string s = "gdn-cts verify " + (r.how.empty() ? "--kernel " + r.kernel : r.how);
+  if (!r.level.empty()) s += " --level " + r.level;
+  return s + fmt::format(" --seed {}", r.seed);
+}
+
+}  // namespace
+
+void write_pages(const std::string& dir, const std::vector<Record>& records) {
+  std::error_code code;
+  std::filesystem::create_directories(dir, code);
+  if (code) throw std::runtime_error("cannot create " + dir + ": " + code.message());
+
+  std::vector<std::string> kernels;
+  std::map<std::string, std::vector<const Record*>> by_kernel;
+  std::map<const Record*, std::size_t> failure_number;
+  for (const Record& r : records) {
+    auto& list = by_kernel[r.kernel];
+    if (list.empty()) kernels.push_back(r.kernel);
+    list.push_back(&r);
+    if (is_failure(r)) failure_number.emplace(&r, failure_number.size() + 1);
+  }
+  const Tally sum = total(records);
+  const std::string head = headline(records);
+
+  std::string s = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>";
+  s += esc("GDN-CTS: " + (kernels.size() == 1 ? kernels[0] + " " : "") + head) + "</title>\n<style>" + kStyle + "</style></head><body><main>\n";
+  std::string names;
+  for (std::size_t i = 0; i < kernels.size() && i < 4; ++i) names += (i ? ", " : "") + kernels[i];
+  if (kernels.size() > 4) names += fmt::format(" and {} more", kernels.size() - 4);
+  s += "<p class=\"dim\">GDN-CTS, conformance of Gated DeltaNet kernels</p>\n<h1>" + esc(names.empty() ? "no kernel" : names) + "</h1>\n";
+  s += fmt::format("<div class=\"banner{}\">{}</div>\n", sum.bad() ? " fail" : sum.passed ? "" : " warn", esc(head));
+
+  s += "<div class=\"tiles\">";
+  const auto tile = [&](const std::string& value, const char* label) { s += fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>", esc(value), label); };
+  tile(std::to_string(sum.cases), "cases");
+  tile(std::to_string(sum.passed), "passed");
+  tile(std::to_string(sum.bad()), "not passed");
+  tile(std::to_string(sum.not_supported + sum.skipped), "not supported");
+  tile(fmt::format("{:.3g}", static_cast<double>(sum.judged)), "element judgements");
+  tile(share(sum.vacuous, sum.judged), "of them vacuous");
+  tile(sum.has_ratio ? short_number(sum.max_ratio) : "-", "max error/bound");
+  tile(fmt::format("{:.3g} s", sum.seconds), "run time");
+  s += "</div>\n";
+
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    const auto& list = by_kernel[kernels[k]];
+    if (kernels.size() > 1) s += "<h2>" + esc(kernels[k]) + "</h2>\n";
+    else s += "<h2>What was tested</h2>\n";
+    s += kernel_facts(*list[0]);
+    s += "<h3>Verdicts by family and check</h3>\n" + matrix(list);
+    s += "<p class=\"dim\">✓ cases passed by the check; ✗ cases failed or mistrusted; – the check does not apply.</p>\n";
+    s += "<h3>How close to the limit</h3>\n<p class=\"dim\">Each mark is a case: its largest error, divided by the largest error that a correct kernel with this precision contract can make. "
+         "Crosses did not pass. Marks right of 1 fail.</p>\n" + plot(list);
+  }
+
+  s += "<h2 id=\"failures\">Failures</h2>\n";
+  constexpr std::size_t shown_blocks = 200;
+  if (failure_number.empty()) s += "<p>None.</p>\n";
+  for (const Record& r : records) {
+    const auto at = failure_number.find(&r);
+    if (at == failure_number.end() || at->second > shown_blocks) continue;
+    s += fmt::format("<details id=\"failure{}\"{}><summary><span class=\"fail\">{}</span> <code>{}</code></summary><pre>{}</pre></details>\n", at->second,
+                     at->second <= 5 ? " open" : "", esc(r.verdict), esc(r.case_id), xml_escape(failure_block(r)));
+  }
+  if (failure_number.size() > shown_blocks)
+    s += fmt::format("<p>{} more failures are in <a href=\"records.jsonl\">records.jsonl</a>.</p>\n", failure_number.size() - shown_blocks);
+
+  s += "<h2>Cases</h2>\n";
+  for (const std::string& k : kernels) {
+    if (kernels.size() > 1) s += "<h3>" + esc(k) + "</h3>\n";
+    std::map<const Record*, std::size_t> linked;
+    for (const auto& [r, n] : failure_number)
+      if (n <= shown_blocks) linked.emplace(r, n);
+    s += case_rows(by_kernel[k], linked);
+  }
+
+  s += "<h2>How to reproduce</h2>\n";
+  std::set<std::string> lines;
+  for (const std::string& k : kernels) lines.insert(gate_line(*by_kernel[k][0]));
+  for (const std::string& l : lines) s += "<pre>" + xml_escape(printable(l)) + "</pre>\n";
+  s += "<p>One case alone: add <code>--case 'CASE-ID'</code>. What a case, family or check is: <code>gdn-cts explain NAME</code>. "
+       "The same data: <a href=\"records.jsonl\">records.jsonl</a>, <a href=\"summary.md\">summary.md</a>.</p>\n";
+  s += "<h2>Words</h2>\n<dl>"
+       "<dt>precision contract</dt><dd>what the kernel declares of its arithmetic: format and rounding at each point where a value is stored</dd>"
+       "<dt>bound</dt><dd>the largest error that a correct kernel with that contract can make on that element</dd>"
+       "<dt>vacuous</dt><dd>the bound is larger than the value itself, so it decides nothing there; other checks must</dd>"
+       "<dt>MISTRUSTED</dt><dd>the case could not have seen a fault</dd>"
+       "<dt>NOT_SUPPORTED</dt><dd>outside the domain that the kernel declares</dd>"
+       "<dt>UNTESTED</dt><dd>claimed by the kernel, but no check decided it</dd></dl>\n";
+  s += "</main><script>" + std::string(kScript) + "</script></body></html>\n";
+
+  const std::filesystem::path base = dir;
+  write_jsonl((base / "records.jsonl").string(), records);
+  write_file((base / "summary.md").string(), markdown_summary(records));
+  write_file((base / "index.html").string(), s);
+}
+
+}  // namespace gdn

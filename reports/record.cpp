@@ -1,0 +1,239 @@
+// Records to and from JSON lines. The only file of reports that knows JSON. Field names are those of the struct;
+// JSON has no nan or infinity, so these travel as the strings "nan", "inf", "-inf".
+#include "reports/record.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "reports/file.h"
+
+namespace gdn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
+
+Json number(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  return x;
+}
+
+Json numbers(const std::map<std::string, double>& m) {
+  Json j = Json::object();
+  for (const auto& [k, v] : m) j[k] = number(v);
+  return j;
+}
+
+// Reads the members of one object; `where` names it in messages.
+struct Reader {
+  const Json& j;
+  std::string where;
+  Reader(const Json& object, std::string w) : j(object), where(std::move(w)) {
+    if (!j.is_object()) fail(where + " is not a JSON object");
+  }
+  std::string path(const char* key) const { return where == "record" ? key : where + "." + key; }
+  const Json* find(const char* key, bool required = false) const {
+    const auto at = j.find(key);
+    if (at == j.end()) {
+      if (required) fail("field '" + path(key) + "' is missing");
+      return nullptr;
+    }
+    return &*at;
+  }
+  void get(const char* key, std::string& s, bool required = false) const {
+    if (const Json* v = find(key, required)) {
+      if (!v->is_string()) fail("field '" + path(key) + "' is not a string");
+      s = v->get<std::string>();
+    }
+  }
+  static double to_double(const Json& v, const std::string& path) {
+    if (v.is_number()) return v.get<double>();
+    if (v == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (v == "inf") return std::numeric_limits<double>::infinity();
+    if (v == "-inf") return -std::numeric_limits<double>::infinity();
+    fail("field '" + path + "' is neither a number nor \"nan\", \"inf\", \"-inf\"");
+  }
+  void get(const char* key, double& x) const {
+    if (const Json* v = find(key)) x = to_double(*v, path(key));
+  }
+  template <class Integer>
+  void get_integer(const char* key, Integer& x) const {
+    if (const Json* v = find(key)) {
+      if (!v->is_number_unsigned()) fail("field '" + path(key) + "' is not a non-negative integer");
+      x = v->get<Integer>();
+    }
+  }
+  void get(const char* key, std::map<std::string, double>& m) const {
+    if (const Json* v = find(key)) {
+      if (!v->is_object()) fail("field '" + path(key) + "' is not an object");
+      for (const auto& [k, x] : v->items()) m[k] = to_double(x, path(key) + "." + k);
+    }
+  }
+  void get(const char* key, std::map<std::string, std::string>& m) const {
+    if (const Json* v = find(key)) {
+      if (!v->is_object()) fail("field '" + path(key) + "' is not an object");
+      for (const auto& [k, x] : v->items()) {
+        if (!x.is_string()) fail("field '" + path(key) + "." + k + "' is not a string");
+        m[k] = x.get<std::string>();
+      }
+    }
+  }
+};
+
+void one_of(const std::string& value, const char* field, std::initializer_list<const char*> allowed) {
+  for (const char* a : allowed)
+    if (value == a) return;
+  fail("field '" + std::string(field) + "' has the unknown value '" + value.substr(0, 40) + "'");
+}
+
+Json to_json(const RecordElement& e) {
+  return Json{{"run", e.run}, {"tensor", e.tensor}, {"place", e.place},
+              {"got_bits", e.got_bits}, {"got_hex", e.got_hex}, {"got", e.got},
+              {"expected_bits", e.expected_bits}, {"expected_hex", e.expected_hex}, {"expected", e.expected},
+              {"exact", e.exact}, {"error", number(e.error)}, {"error_ulp", number(e.error_ulp)},
+              {"bound", number(e.bound)}, {"ratio", number(e.ratio)}, {"detail", e.detail}};
+}
+
+RecordElement element_from(const Json& j) {
+  const Reader in(j, "checks[].worst");
+  RecordElement e;
+  in.get("run", e.run);
+  in.get("tensor", e.tensor);
+  in.get("place", e.place);
+  in.get("got_bits", e.got_bits);
+  in.get("got_hex", e.got_hex);
+  in.get("got", e.got);
+  in.get("expected_bits", e.expected_bits);
+  in.get("expected_hex", e.expected_hex);
+  in.get("expected", e.expected);
+  in.get("exact", e.exact);
+  in.get("error", e.error);
+  in.get("error_ulp", e.error_ulp);
+  in.get("bound", e.bound);
+  in.get("ratio", e.ratio);
+  in.get("detail", e.detail);
+  return e;
+}
+
+}  // namespace
+
+std::string to_json_line(const Record& r) {
+  Json checks = Json::array();
+  for (const RecordCheck& c : r.checks) {
+    Json j{{"check", c.check}, {"status", c.status}, {"clause", c.clause}, {"message", c.message}};
+    if (c.worst) j["worst"] = to_json(*c.worst);
+    j["judged"] = c.judged;
+    j["vacuous"] = c.vacuous;
+    j["failing"] = c.failing;
+    j["metrics"] = numbers(c.metrics);
+    checks.push_back(std::move(j));
+  }
+  Json packages = Json::object();
+  for (const auto& [k, v] : r.packages) packages[k] = v;
+  const Json j{{"schema_version", kRecordSchemaVersion},
+               {"kernel", r.kernel}, {"kernel_version", r.kernel_version}, {"how", r.how}, {"contract", r.contract},
+               {"convention", r.convention}, {"module", r.module}, {"device", r.device}, {"packages", packages},
+               {"case_id", r.case_id}, {"family", r.family}, {"profile", r.profile}, {"problem", r.problem},
+               {"level", r.level}, {"seed", r.seed}, {"verdict", r.verdict}, {"reason", r.reason}, {"checks", checks},
+               {"resembles", r.resembles}, {"first_bad_chunk", r.first_bad_chunk}, {"repro", r.repro},
+               {"kernel_seconds", number(r.kernel_seconds)}, {"check_seconds", number(r.check_seconds)},
+               {"golden_seconds", number(r.golden_seconds)}, {"token_heads", number(r.token_heads)},
+               {"metrics", numbers(r.metrics)}, {"suite_version", r.suite_version}, {"edition", r.edition},
+               {"golden_hash", r.golden_hash}};
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Record parse_record(const std::string& line) {
+  Json j;
+  try {
+    j = Json::parse(line);
+  } catch (const Json::parse_error& e) {
+    fail("not a JSON record (syntax error at byte " + std::to_string(e.byte) + ")");
+  }
+  const Reader in(j, "record");
+  const Json* version = in.find("schema_version", true);
+  if (!version->is_number_unsigned() || *version == 0) fail("field 'schema_version' is not a positive integer");
+  if (*version > kRecordSchemaVersion)
+    fail("record schema version " + version->dump() + " is newer than this program's version " +
+         std::to_string(kRecordSchemaVersion));
+  Record r;
+  in.get("kernel", r.kernel, true);
+  in.get("kernel_version", r.kernel_version);
+  in.get("how", r.how);
+  in.get("contract", r.contract);
+  in.get("convention", r.convention);
+  in.get("module", r.module);
+  in.get("device", r.device);
+  in.get("packages", r.packages);
+  in.get("case_id", r.case_id, true);
+  in.get("family", r.family, true);
+  in.get("profile", r.profile);
+  in.get("problem", r.problem);
+  in.get("level", r.level);
+  in.get_integer("seed", r.seed);
+  in.get("verdict", r.verdict, true);
+  one_of(r.verdict, "verdict", {"PASSED", "FAILED", "MISTRUSTED", "NOT_SUPPORTED", "SKIPPED", "RUNTIME_ERROR", "TIMEOUT", "UNTESTED"});
+  in.get("reason", r.reason);
+  if (const Json* checks = in.find("checks")) {
+    if (!checks->is_array()) fail("field 'checks' is not an array");
+    for (const Json& item : *checks) {
+      const Reader ci(item, "checks[]");
+      RecordCheck c;
+      ci.get("check", c.check, true);
+      ci.get("status", c.status, true);
+      one_of(c.status, "checks[].status", {"PASSED", "FAILED", "MISTRUSTED", "NOT_APPLICABLE"});
+      ci.get("clause", c.clause);
+      ci.get("message", c.message);
+      if (const Json* worst = ci.find("worst")) c.worst = element_from(*worst);
+      ci.get_integer("judged", c.judged);
+      ci.get_integer("vacuous", c.vacuous);
+      ci.get_integer("failing", c.failing);
+      ci.get("metrics", c.metrics);
+      r.checks.push_back(std::move(c));
+    }
+  }
+  in.get("resembles", r.resembles);
+  in.get("first_bad_chunk", r.first_bad_chunk);
+  in.get("repro", r.repro);
+  in.get("kernel_seconds", r.kernel_seconds);
+  in.get("check_seconds", r.check_seconds);
+  in.get("golden_seconds", r.golden_seconds);
+  in.get("token_heads", r.token_heads);
+  in.get("metrics", r.metrics);
+  in.get("suite_version", r.suite_version);
+  in.get("edition", r.edition);
+  in.get("golden_hash", r.golden_hash);
+  return r;
+}
+
+std::vector<Record> read_records(const std::string& file) {
+  const std::string content = read_file(file);
+  std::vector<Record> records;
+  std::size_t line_number = 0;
+  for (std::size_t begin = 0; begin < content.size();) {
+    ++line_number;
+    std::size_t end = content.find('\n', begin);
+    if (end == std::string::npos) end = content.size();
+    const std::string line = content.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      records.push_back(parse_record(line));
+    } catch (const std::runtime_error& e) {
+      throw std::runtime_error(file + ":" + std::to_string(line_number) + ": " + e.what());
+    }
+  }
+  return records;
+}
+
+void write_jsonl(const std::string& file, const std::vector<Record>& records) {
+  std::string content;
+  for (const Record& r : records) content += to_json_line(r) + "\n";
+  write_file(file, content);
+}
+
+}  // namespace gdn

@@ -1,0 +1,43 @@
+// What all writers share: hostile text made harmless, numbers for people, and the tallies of a set of records.
+#pragma once
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/record.h"
+
+namespace gdn::reports {
+
+// Valid UTF-8 without control characters (bad bytes become U+FFFD; newline and tab stay).
+std::string clean(std::string_view text);
+// One line for a terminal: clean, and newline, tab and other control characters as \n, \t, \xNN.
+std::string printable(std::string_view text);
+std::string xml_escape(std::string_view text);     // clean, then & < > " ' as entities; for XML and HTML
+std::string short_number(double x);                // "0.0312", "3.1e-09", "nan"
+
+bool is_failure(const Record& r);                  // FAILED MISTRUSTED UNTESTED RUNTIME_ERROR TIMEOUT
+double max_ratio(const Record& r);                 // metrics["max_ratio"], else the largest of its checks; nan when none
+const RecordCheck* failing_check(const Record& r); // the first check that did not pass, nullptr when none
+// case id without its family
+std::string case_rest(const Record& r);
+
+// Is ratio a worse than b? nan is worst of all.
+inline bool worse(double a, double b) { return std::isnan(b) ? false : std::isnan(a) || a > b; }
+
+struct Tally {                                     // one kernel and family
+  std::string kernel, family;
+  long long cases = 0, passed = 0, failed = 0, errors = 0, mistrusted = 0, untested = 0, not_supported = 0, skipped = 0;
+  long long judged = 0, vacuous = 0;
+  bool has_ratio = false;
+  double max_ratio = 0, seconds = 0;
+  std::string worst_case;                          // without family
+  long long bad() const { return failed + errors + mistrusted + untested; }
+  void add(const Record& r);
+};
+std::vector<Tally> tally(const std::vector<Record>& r);   // in order of first appearance
+Tally total(const std::vector<Record>& r);
+std::string verdict_counts(const Tally& t);        // "12 passed, 1 failed, 3 not supported"
+std::string headline(const std::vector<Record>& r);  // "FAIL: 1 of 16 cases ..."
+
+}  // namespace gdn::reports
