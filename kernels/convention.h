@@ -12,11 +12,13 @@
 namespace gdn {
 
 enum class TensorLayout : std::uint8_t { THD, BTHD, BHTD };      // layout=  packed; batch first; head before token
+//   BTHD, BHTD: one batch row per sequence and no cu_seqlens where all are equally long and nothing is padded,
+//   else packed with B=1 and cu_seqlens
 enum class StateLayout : std::uint8_t { KV, VK };                // state=
 enum class GateDomain : std::uint8_t { log, linear, log2 };      // gate=
 enum class ScaleHandling : std::uint8_t { argument, fixed, folded }; // scale= argument; K^-1/2 always; caller folds it into q
 enum class HeadMap : std::uint8_t { grouped, tiled, repeated };  // heads=  h/(HV/H); h%H; q,k given per value head
-enum class L2Norm : std::uint8_t { caller, in_kernel };          // l2norm=
+enum class L2Norm : std::uint8_t { caller, in_kernel };          // l2norm= in_kernel: only rows of length 1 or 0 can be judged
 enum class EmptySequence : std::uint8_t { copies_h0, untouched };// empty=  what ht holds for a zero-length sequence
 
 struct Convention {
@@ -34,9 +36,13 @@ Convention parse_convention(std::string_view text);  // throws std::invalid_argu
 std::string to_string(const Convention& c);
 std::string describe_conventions();                  // every axis and value, for `gdn-cts list conventions`
 
-// Inputs of a run as the kernel wants them. Throws std::invalid_argument where the convention cannot express
-// the run (for example gate=linear and a value that fp32 alpha cannot carry): the caller reports NOT_SUPPORTED.
+// Inputs of a run as the kernel wants them. Throws std::invalid_argument, one line, where the convention cannot
+// express the run (for example scale=fixed and a scale that q cannot take exactly): the caller reports NOT_SUPPORTED.
+// gate=linear, log2: fp32, rounded once from the exact value; the contract's exp error covers that rounding.
 TensorSet to_kernel(const Convention& c, const Run& run);
+// What the kernel is told: the scale it has to apply (1 when folded), and its number of key heads.
+double kernel_scale(const Convention& c, const Run& run);
+std::int64_t kernel_heads(const Convention& c, const Problem& p);
 // Shapes and dtypes of the outputs that the kernel will write, in its convention.
 TensorSet output_shapes(const Convention& c, const Run& run);
 TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs);

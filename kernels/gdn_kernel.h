@@ -18,8 +18,16 @@ extern "C" {
 
 #define GDN_ABI_VERSION 1
 
-/* Tensors in the field order of DLPack 1.x (device type 1 = CPU, 2 = CUDA; dtype codes 0 int, 2 float,
- * 4 bfloat, 7 float8_e3m4.. as DLPack numbers them; lanes always 1). strides always given, in elements. */
+#if defined(_WIN32)
+#define GDN_EXPORT __declspec(dllexport)
+#elif defined(__GNUC__)
+#define GDN_EXPORT __attribute__((visibility("default")))
+#else
+#define GDN_EXPORT
+#endif
+
+/* Tensors in the field order of DLPack 1.x (device type 1 = CPU, 2 = CUDA; dtype codes as DLPack 1.1 numbers
+ * them, lanes always 1). strides always given, in elements. */
 typedef struct { int32_t device_type; int32_t device_id; } gdn_device;
 typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } gdn_dtype;
 enum { GDN_DEVICE_CPU = 1, GDN_DEVICE_CUDA = 2 };
@@ -92,13 +100,15 @@ typedef struct {
   int64_t max_length;   /* longest sequence */
   double scale;
   int32_t chunk;        /* stages only: rows per chunk */
-  int32_t reserved;
+  int32_t initial_state; /* 1: calls have GDN_H0 */
+  int32_t final_state;  /* 1: calls have GDN_HT */
+  gdn_dtype io, gate, beta, state; /* dtypes of q k v o; g; beta; h0 ht */
 } gdn_problem;
 
 typedef struct {
   size_t struct_size;
   const gdn_problem* problem;
-  const gdn_tensor* tensors;
+  const gdn_tensor* tensors; /* num_tensors of them, tensors->struct_size bytes apart; see gdn_find */
   int32_t num_tensors;
   int32_t reserved;
   void* stream;         /* cudaStream_t for CUDA tensors, else NULL */
@@ -111,11 +121,12 @@ enum { GDN_OK = 0, GDN_NOT_SUPPORTED = 1, GDN_ERROR = 2 };
  *  convention    how its arguments differ from the canonical ones; "" means canonical. See `gdn-cts list conventions`.
  *  contract      precision contract, "PRESET;point=format[/rounding][/flush];..."  See `gdn-cts list contracts`.
  *  capabilities  what it can do, e.g.
- *    "ops=prefill;io=bf16,fp32;state=fp32;K=1..256;V=1..512;ratio=1..8;varlen;h0;ht;empty;g_min=-inf;beta_max=2"
+ *    "ops=prefill;rules=gated_delta;io=bf16,fp32;state=fp32;K=1..256;V=1..512;ratio=1..8;varlen;h0;ht;empty;beta_max=2"
+ *                What is not listed is not claimed; kernels/session.h explains every key.
  *  properties    what it promises and is held to: "deterministic;shape_invariant;symmetric;masks_select" */
 typedef struct {
   uint32_t abi_version; /* GDN_ABI_VERSION */
-  uint32_t device;      /* GDN_DEVICE_CPU or GDN_DEVICE_CUDA: where its tensors live */
+  uint32_t device;      /* GDN_DEVICE_CPU or GDN_DEVICE_CUDA: where its tensors live (cu_seqlens and indices as well) */
   size_t struct_size;
   const char* name;
   const char* description;
@@ -133,13 +144,18 @@ typedef struct {
 
 typedef const gdn_kernel* (*gdn_get_kernel_fn)(int32_t index);
 /* exported by a plugin: */
-const gdn_kernel* gdn_get_kernel(int32_t index);
+GDN_EXPORT const gdn_kernel* gdn_get_kernel(int32_t index);
 
-/* The tensor with that role, or NULL when the call has none. */
+/* The tensor with that role, or NULL when the call has none. Steps by the caller's struct_size, which may be larger
+ * than the one this was compiled with. */
 static inline const gdn_tensor* gdn_find(const gdn_call* call, int32_t role) {
+  const char* at = (const char*)call->tensors;
   int32_t i;
-  for (i = 0; i < call->num_tensors; ++i)
-    if (call->tensors[i].role == role) return &call->tensors[i];
+  for (i = 0; i < call->num_tensors; ++i) {
+    const gdn_tensor* tensor = (const gdn_tensor*)(const void*)at;
+    if (tensor->role == role) return tensor;
+    at += tensor->struct_size;
+  }
   return NULL;
 }
 

@@ -15,24 +15,29 @@
 namespace gdn {
 
 // What a kernel can do, parsed from "ops=prefill;io=bf16,fp32;...". Keys:
-//  ops io state gate beta (lists), K V ratio (ranges a..b or lists), varlen h0 ht noht empty (flags), g_min beta_max, align
+//  ops rules (lists of names), io state gate beta (lists of dtypes), K V (ranges a..b or lists), ratio (range, of HV/H),
+//  g_min beta_max (numbers, -inf is legal), align (bytes of the start of every tensor)
+//  flags: varlen (lengths may differ, buffers may be longer than cu_seqlens[N]), h0, ht, noht (may be called without an
+//  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only)
+// A flag that is not listed is not claimed; a key that is not listed has the default below. The empty text claims all defaults.
 struct Capabilities {
   std::vector<Operation> operations{Operation::prefill};
   std::vector<Rule> rules{Rule::gated_delta};
   std::vector<DType> io{DType::f32, DType::bf16, DType::f16}, state{DType::f32}, gate{DType::f32}, beta{DType::f32};
   std::int64_t key_min = 1, key_max = 1 << 20, value_min = 1, value_max = 1 << 20, ratio_min = 1, ratio_max = 1 << 20;
   std::vector<std::int64_t> key_dims, value_dims;  // when not empty: only these
-  bool equal_kv = false, varlen = true, h0 = true, ht = true, empty = true;
+  bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true;
   double g_min = 0;                                // least gate (0: -inf is fine)
   double beta_max = 2;
-  int alignment = 16;                              // bytes
+  int alignment = 64;                              // bytes; what allocators of array libraries give
 };
-Capabilities parse_capabilities(std::string_view text);
+Capabilities parse_capabilities(std::string_view text);  // throws std::invalid_argument in one line
 // Empty when the run is in the kernel's declared domain, else the reason, one line ("g=-inf below declared g_min=-80").
 std::string unsupported_reason(const Capabilities& c, const Contract& contract, const Run& run);
 
 struct Properties { bool deterministic = true, shape_invariant = false, symmetric = true, masks_select = false; };
-Properties parse_properties(std::string_view text);
+// "deterministic;masks_select": what is not listed is not promised; the empty text promises the defaults.
+Properties parse_properties(std::string_view text);   // throws std::invalid_argument
 
 struct KernelInfo {
   std::string name, description, version;

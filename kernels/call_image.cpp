@@ -1,0 +1,247 @@
+// The tensors of one kernel call as bytes; see call_image.h.
+#include "kernels/call_image.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+namespace gdn {
+namespace {
+
+constexpr std::size_t kLine = 64;                  // least canary in front of a tensor
+
+constexpr std::pair<const char*, std::int32_t> kRoles[] = {
+    {"q", GDN_Q}, {"k", GDN_K}, {"v", GDN_V}, {"g", GDN_G}, {"beta", GDN_BETA}, {"h0", GDN_H0}, {"cu_seqlens", GDN_CU_SEQLENS},
+    {"a", GDN_A}, {"A_log", GDN_A_LOG}, {"dt_bias", GDN_DT_BIAS}, {"state_indices", GDN_STATE_INDICES},
+    {"accepted", GDN_ACCEPTED}, {"do", GDN_DO}, {"dht", GDN_DHT}, {"o", GDN_O}, {"ht", GDN_HT}, {"snapshots", GDN_SNAPSHOTS},
+    {"dq", GDN_DQ}, {"dk", GDN_DK}, {"dv", GDN_DV}, {"dg", GDN_DG}, {"dbeta", GDN_DBETA}, {"dh0", GDN_DH0}};
+
+std::size_t round_up(std::size_t x, std::size_t to) { return (x + to - 1) / to * to; }
+
+// Fills whole elements counted from `begin` in both directions, so that an element read outside is poison as well.
+void fill_pattern(std::byte* first, std::byte* last, DType t, std::ptrdiff_t phase) {
+  const std::uint64_t pattern = poison_bits(t);
+  const auto w = static_cast<std::ptrdiff_t>(size_of(t));
+  for (std::byte* b = first; b < last; ++b, ++phase) {
+    const std::ptrdiff_t byte = ((phase % w) + w) % w;
+    *b = static_cast<std::byte>(pattern >> (8 * byte));
+  }
+}
+
+// Bytes from first to last that are not the pattern; `at` is the first of them.
+std::size_t damaged(const std::byte* first, const std::byte* last, DType t, std::ptrdiff_t phase, const std::byte** at) {
+  const std::uint64_t pattern = poison_bits(t);
+  const auto w = static_cast<std::ptrdiff_t>(size_of(t));
+  std::size_t count = 0;
+  for (const std::byte* b = first; b < last; ++b, ++phase)
+    if (*b != static_cast<std::byte>(pattern >> (8 * (((phase % w) + w) % w)))) {
+      if (count++ == 0) *at = b;
+    }
+  return count;
+}
+
+}  // namespace
+
+std::uint64_t poison_bits(DType t) {
+  switch (t) {
+    case DType::f64: return 0x7ff4a5a5a5a5a5a5u;   // signalling: quiet bit clear, mantissa not zero
+    case DType::f32: return 0x7fa5a5a5u;
+    case DType::f16: return 0x7da5u;
+    case DType::bf16: return 0x7fa5u;
+    case DType::e4m3: return 0xffu;                // its only NaN with this sign
+    case DType::e5m2: return 0xfdu;
+    case DType::i32: return 0xa5a5a5a5u;
+    case DType::i64: return 0xa5a5a5a5a5a5a5a5u;
+  }
+  return 0;
+}
+
+std::int32_t role_of(std::string_view name) {
+  for (const auto& [text, role] : kRoles)
+    if (name == text) return role;
+  return -1;
+}
+
+gdn_dtype dl_dtype(DType t) {
+  constexpr std::uint8_t codes[] = {GDN_CODE_FLOAT, GDN_CODE_FLOAT, GDN_CODE_FLOAT, GDN_CODE_BFLOAT, GDN_CODE_FLOAT8_E4M3FN,
+                                    GDN_CODE_FLOAT8_E5M2, GDN_CODE_INT, GDN_CODE_INT};
+  return {codes[static_cast<int>(t)], static_cast<std::uint8_t>(8 * size_of(t)), 1};
+}
+
+DType from_dl(gdn_dtype d) {
+  for (int i = 0; i < 8; ++i) {
+    const gdn_dtype t = dl_dtype(static_cast<DType>(i));
+    if (t.code == d.code && t.bits == d.bits && d.lanes == 1) return static_cast<DType>(i);
+  }
+  throw std::invalid_argument("dtype code " + std::to_string(d.code) + " with " + std::to_string(d.bits) + " bits and " +
+                              std::to_string(d.lanes) + " lanes");
+}
+
+CallImage make_image(const Convention& convention, const Run& run, const TensorSet& inputs, const TensorSet& outputs,
+                     int alignment, std::size_t page) {
+  const Problem& p = run.problem;
+  CallImage image;
+  gdn_problem& g = image.problem;
+  g.struct_size = sizeof g;
+  g.operation = static_cast<std::int32_t>(p.operation);
+  g.rule = static_cast<std::int32_t>(p.rule);
+  g.N = p.sequences();
+  g.T = p.tokens() + p.padding;
+  g.H = kernel_heads(convention, p);
+  g.HV = p.value_heads;
+  g.K = p.key_dim;
+  g.V = p.value_dim;
+  g.max_length = *std::max_element(p.lengths.begin(), p.lengths.end());
+  g.scale = kernel_scale(convention, run);
+  g.initial_state = inputs.count("h0") ? 1 : 0;
+  g.final_state = outputs.count("ht") ? 1 : 0;
+  g.io = dl_dtype(p.io);
+  const auto dtype_of = [&](const char* name, DType otherwise) {
+    const auto t = inputs.find(name);
+    return dl_dtype(t == inputs.end() ? otherwise : t->second.dtype);
+  };
+  g.gate = dtype_of("g", p.gate);
+  g.beta = dtype_of("beta", p.beta);
+  g.state = dl_dtype(p.state);
+
+  const auto a = static_cast<std::size_t>(alignment);
+  const auto place = [&](const std::string& name, const Tensor& t, bool writable) {
+    PlacedTensor x;
+    x.name = name;
+    x.role = role_of(name);
+    if (x.role < 0) throw std::invalid_argument("tensor '" + name + "' has no role in the kernel interface");
+    x.writable = writable;
+    x.dtype = t.dtype;
+    x.shape = t.shape;
+    x.bytes = t.data.size();
+    x.region = image.size;
+    x.region_size = round_up(x.bytes + a + kLine, page);
+    x.begin = x.region + (x.region_size - x.bytes) / a * a;
+    image.size += x.region_size;
+    image.tensors.push_back(std::move(x));
+  };
+  for (const auto& [name, t] : inputs) place(name, t, false);
+  for (const auto& [name, t] : outputs) place(name, t, true);
+  return image;
+}
+
+void fill_image(const CallImage& image, const TensorSet& inputs, std::byte* arena) {
+  for (const PlacedTensor& x : image.tensors) {
+    std::byte* const data = arena + x.begin;
+    fill_pattern(arena + x.region, data, x.dtype, static_cast<std::ptrdiff_t>(x.region) - static_cast<std::ptrdiff_t>(x.begin));
+    fill_pattern(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes));
+    if (x.writable)
+      fill_pattern(data, data + x.bytes, x.dtype, 0);
+    else if (x.bytes)
+      std::memcpy(data, inputs.find(x.name)->second.data.data(), x.bytes);
+  }
+}
+
+TensorSet collect_image(const CallImage& image, const TensorSet& inputs, const std::byte* arena,
+                        std::vector<std::string>& violations) {
+  TensorSet outputs;
+  for (const PlacedTensor& x : image.tensors) {
+    const std::byte* const data = arena + x.begin;
+    const std::byte* at = nullptr;
+    if (const std::size_t n = damaged(arena + x.region, data, x.dtype,
+                                      static_cast<std::ptrdiff_t>(x.region) - static_cast<std::ptrdiff_t>(x.begin), &at))
+      violations.push_back("wrote " + std::to_string(n) + " bytes before the start of " + x.name + ", first " +
+                           std::to_string(data - at) + " bytes before it");
+    if (const std::size_t n = damaged(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes), &at))
+      violations.push_back("wrote " + std::to_string(n) + " bytes past the end of " + x.name + ", first at byte " +
+                           std::to_string(at - (data + x.bytes)) + " past it");
+    if (x.writable) {
+      Tensor t(x.dtype, x.shape);
+      if (x.bytes) std::memcpy(t.data.data(), data, x.bytes);
+      outputs.emplace(x.name, std::move(t));
+    } else if (x.bytes) {
+      const Tensor& given = inputs.find(x.name)->second;
+      const auto [mine, now] = std::mismatch(given.data.begin(), given.data.end(), data);
+      if (mine != given.data.end())
+        violations.push_back("input " + x.name + " changed at element " +
+                             index_text(x.shape, (mine - given.data.begin()) / static_cast<std::ptrdiff_t>(size_of(x.dtype))));
+    }
+  }
+  return outputs;
+}
+
+BoundCall::BoundCall(const CallImage& image, std::span<std::byte* const> data, std::int32_t device_type) {
+  std::size_t dims = 0;
+  for (const PlacedTensor& x : image.tensors) dims += x.shape.size();
+  numbers_.resize(2 * dims);
+  std::int64_t* next = numbers_.data();
+  for (std::size_t i = 0; i < image.tensors.size(); ++i) {
+    const PlacedTensor& x = image.tensors[i];
+    const std::size_t n = x.shape.size();
+    gdn_tensor t{};
+    t.struct_size = sizeof t;
+    t.role = x.role;
+    t.writable = x.writable;
+    t.t.data = data[i];
+    t.t.device = {device_type, 0};
+    t.t.ndim = static_cast<std::int32_t>(n);
+    t.t.dtype = dl_dtype(x.dtype);
+    t.t.shape = next;
+    t.t.strides = next + n;
+    std::int64_t stride = 1;
+    for (std::size_t d = n; d-- > 0;) {
+      t.t.shape[d] = x.shape[d];
+      t.t.strides[d] = stride;
+      stride *= x.shape[d];
+    }
+    next += 2 * n;
+    tensors_.push_back(t);
+  }
+  call_.struct_size = sizeof call_;
+  call_.problem = &image.problem;
+  call_.tensors = tensors_.data();
+  call_.num_tensors = static_cast<std::int32_t>(tensors_.size());
+}
+
+Invocation invoke(const gdn_kernel& kernel, const CallImage& image, std::span<std::byte* const> data) {
+  Invocation result;
+  char message[1024] = "";
+  const auto finish = [&](int status, const char* where) {
+    if (status == GDN_OK) return true;
+    result.outcome = status == GDN_NOT_SUPPORTED ? Outcome::not_supported : Outcome::error;
+    message[sizeof message - 1] = 0;
+    result.message = message;
+    for (char& c : result.message)
+      if (static_cast<unsigned char>(c) < ' ') c = ' ';
+    if (result.message.empty()) result.message = std::string(where) + " returned " + std::to_string(status) + " without a message";
+    return false;
+  };
+  void* plan = nullptr;
+  try {
+    if (!finish(kernel.create(&image.problem, &plan, message, sizeof message), "create")) return result;
+    const BoundCall call(image, data, static_cast<std::int32_t>(kernel.device));
+    const auto start = std::chrono::steady_clock::now();
+    const int status = kernel.run(plan, call.get(), message, sizeof message);
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    kernel.destroy(plan);
+    finish(status, "run");
+  } catch (const std::bad_alloc&) {
+    result.outcome = Outcome::error;
+    result.message = "out of memory (std::bad_alloc)";
+  } catch (const std::exception& e) {
+    result.outcome = Outcome::error;
+    result.message = std::string("C++ exception: ") + e.what();
+  } catch (...) {
+    result.outcome = Outcome::error;
+    result.message = "C++ exception of unknown type";
+  }
+  return result;
+}
+
+std::string index_text(const std::vector<std::int64_t>& shape, std::int64_t i) {
+  std::vector<std::int64_t> index(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    index[d] = shape[d] ? i % shape[d] : 0;
+    if (shape[d]) i /= shape[d];
+  }
+  return shape_text(index);
+}
+
+}  // namespace gdn

@@ -1,0 +1,70 @@
+// Call image: the tensors of one kernel call as bytes in one arena, each between canaries, so that a session in this
+// process and one in a child fill, inspect and collect them alike.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/gdn_kernel.h"
+#include "kernels/session.h"
+
+namespace gdn {
+
+struct PlacedTensor {
+  std::string name;
+  std::int32_t role = 0;
+  bool writable = false;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;                 // in the kernel's convention, dense
+  std::size_t region = 0, region_size = 0;         // bytes of the arena that belong to this tensor, whole pages
+  std::size_t begin = 0, bytes = 0;                // where its data sits; the rest of the region is canary
+};
+
+struct CallImage {
+  gdn_problem problem{};
+  std::vector<PlacedTensor> tensors;
+  std::size_t size = 0;                            // of the arena
+};
+
+// Role of a canonical tensor name; -1 when the ABI has none.
+std::int32_t role_of(std::string_view name);
+gdn_dtype dl_dtype(DType t);
+DType from_dl(gdn_dtype t);                        // throws std::invalid_argument
+
+// Data ends as close to the end of its region as `alignment` of its start allows, so that a guard page behind the
+// region catches what runs past the end. At least one canary line of 64 bytes sits in front.
+CallImage make_image(const Convention& convention, const Run& run, const TensorSet& inputs, const TensorSet& outputs,
+                     int alignment, std::size_t page);
+// Canaries, inputs, poisoned outputs.
+void fill_image(const CallImage& image, const TensorSet& inputs, std::byte* arena);
+// Outputs as they are now, and what happened to everything else.
+TensorSet collect_image(const CallImage& image, const TensorSet& inputs, const std::byte* arena,
+                        std::vector<std::string>& violations);
+
+// The gdn_call over an image whose tensor i has its data at data[i].
+class BoundCall {
+ public:
+  BoundCall(const CallImage& image, std::span<std::byte* const> data, std::int32_t device_type);
+  const gdn_call* get() const { return &call_; }
+  BoundCall(const BoundCall&) = delete;
+  BoundCall& operator=(const BoundCall&) = delete;
+
+ private:
+  std::vector<std::int64_t> numbers_;              // shapes and strides
+  std::vector<gdn_tensor> tensors_;
+  gdn_call call_{};
+};
+
+// create, run, destroy with the tensors at data[i]. A C++ exception out of the kernel is an error, not a crash.
+struct Invocation {
+  Outcome outcome = Outcome::ok;
+  std::string message;                             // one line when not ok
+  double seconds = 0;                              // inside the kernel's run
+};
+Invocation invoke(const gdn_kernel& kernel, const CallImage& image, std::span<std::byte* const> data);
+
+// Element number `i` as an index text, "[3,0,17]".
+std::string index_text(const std::vector<std::int64_t>& shape, std::int64_t i);
+
+}  // namespace gdn

@@ -1,0 +1,217 @@
+// What a kernel declares it can do and promises, as text; and whether a run lies in that domain. See session.h.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "kernels/schedule.h"
+#include "kernels/session.h"
+
+namespace gdn {
+namespace {
+
+[[noreturn]] void fail(const std::string& why) { throw std::invalid_argument("capabilities: " + why); }
+
+std::string_view trimmed(std::string_view s) {
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
+  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
+  return s;
+}
+
+std::vector<std::string_view> parts(std::string_view text, char separator) {
+  std::vector<std::string_view> out;
+  while (true) {
+    const auto at = text.find(separator);
+    if (const auto item = trimmed(text.substr(0, at)); !item.empty()) out.push_back(item);
+    if (at == std::string_view::npos) return out;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::int64_t integer(std::string_view key, std::string_view text) {
+  std::int64_t x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || x < 1)
+    fail(std::string(key) + " needs a positive number, not '" + std::string(text) + "'");
+  return x;
+}
+
+double real(std::string_view key, std::string_view text) {
+  if (text == "-inf") return -std::numeric_limits<double>::infinity();
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || std::isnan(x))
+    fail(std::string(key) + " needs a number, not '" + std::string(text) + "'");
+  return x;
+}
+
+template <class E>
+std::vector<E> names(std::string_view key, std::string_view text, int count) {
+  std::vector<E> out;
+  for (std::string_view item : parts(text, ',')) {
+    int i = 0;
+    while (i < count && item != name(static_cast<E>(i))) ++i;
+    if (i == count) fail(std::string(key) + " has no value '" + std::string(item) + "'");
+    out.push_back(static_cast<E>(i));
+  }
+  if (out.empty()) fail(std::string(key) + " is empty");
+  return out;
+}
+
+std::vector<DType> dtypes(std::string_view key, std::string_view text) {
+  std::vector<DType> out = names<DType>(key, text, 8);
+  for (DType t : out)
+    if (!is_floating(t)) fail(std::string(key) + " has no value '" + name(t) + "'");
+  return out;
+}
+
+// "a..b", or one number or a list "64,128": then `only` holds them.
+void range(std::string_view key, std::string_view text, std::int64_t& low, std::int64_t& high, std::vector<std::int64_t>* only) {
+  if (const auto dots = text.find(".."); dots != std::string_view::npos) {
+    low = integer(key, trimmed(text.substr(0, dots)));
+    high = integer(key, trimmed(text.substr(dots + 2)));
+  } else {
+    std::vector<std::int64_t> list;
+    for (std::string_view item : parts(text, ',')) list.push_back(integer(key, item));
+    if (list.empty()) fail(std::string(key) + " is empty");
+    low = *std::min_element(list.begin(), list.end());
+    high = *std::max_element(list.begin(), list.end());
+    if (only) *only = std::move(list);
+    else if (low != high && list.size() != static_cast<std::size_t>(high - low + 1)) fail(std::string(key) + " needs a range a..b");
+  }
+  if (low > high) fail(std::string(key) + " is an empty range '" + std::string(text) + "'");
+}
+
+template <class E>
+bool contains(const std::vector<E>& list, const E& x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
+
+template <class E>
+std::string listed(const std::vector<E>& list) {
+  std::string text;
+  for (const E& e : list) text += (text.empty() ? "" : ",") + std::string(name(e));
+  return text;
+}
+
+template <class E>
+std::string not_in(const char* key, const E& x, const std::vector<E>& list) {
+  return contains(list, x) ? "" : std::string(key) + "=" + name(x) + " not in declared " + key + "=" + listed(list);
+}
+
+std::string outside(const char* key, std::int64_t x, std::int64_t low, std::int64_t high, const std::vector<std::int64_t>& only) {
+  if (x >= low && x <= high && (only.empty() || contains(only, x))) return "";
+  std::string declared;
+  for (std::int64_t d : only) declared += (declared.empty() ? "" : ",") + std::to_string(d);
+  if (only.empty()) declared = std::to_string(low) + ".." + std::to_string(high);
+  return std::string(key) + "=" + std::to_string(x) + " not in declared " + key + "=" + declared;
+}
+
+std::string number(double x) {
+  char b[40];
+  std::snprintf(b, sizeof b, "%.9g", x);
+  return b;
+}
+
+// Least or greatest value that tokens of a sequence have (rows past the last sequence are nobody's).
+double extreme(const Run& run, const char* tensor, bool least) {
+  const auto t = run.inputs.find(tensor);
+  double best = least ? 0 : -std::numeric_limits<double>::infinity();
+  if (t == run.inputs.end() || t->second.shape.empty() || t->second.shape[0] == 0) return best;
+  const std::int64_t count = t->second.size() / t->second.shape[0] * std::min(run.problem.tokens(), t->second.shape[0]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double x = t->second.at(i);
+    if (least ? x < best : x > best) best = x;     // NaN never is
+  }
+  return best;
+}
+
+}  // namespace
+
+Capabilities parse_capabilities(std::string_view text) {
+  Capabilities c;
+  const auto items = parts(text, ';');
+  if (!items.empty()) c.varlen = c.h0 = c.ht = c.empty = false;  // what is not listed is not claimed
+  for (std::string_view item : items) {
+    const auto equals = item.find('=');
+    const std::string_view key = trimmed(item.substr(0, equals));
+    const bool flag = equals == std::string_view::npos;
+    const std::string_view value = flag ? std::string_view{} : trimmed(item.substr(equals + 1));
+    if (flag) {
+      if (key == "varlen") c.varlen = true;
+      else if (key == "h0") c.h0 = true;
+      else if (key == "ht") c.ht = true;
+      else if (key == "noht") c.noht = true;
+      else if (key == "empty") c.empty = true;
+      else if (key == "equal_kv") c.equal_kv = true;
+      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv)");
+    } else if (key == "ops") c.operations = names<Operation>(key, value, 7);
+    else if (key == "rules") c.rules = names<Rule>(key, value, 6);
+    else if (key == "io") c.io = dtypes(key, value);
+    else if (key == "state") c.state = dtypes(key, value);
+    else if (key == "gate") c.gate = dtypes(key, value);
+    else if (key == "beta") c.beta = dtypes(key, value);
+    else if (key == "K") range(key, value, c.key_min, c.key_max, &c.key_dims);
+    else if (key == "V") range(key, value, c.value_min, c.value_max, &c.value_dims);
+    else if (key == "ratio") range(key, value, c.ratio_min, c.ratio_max, nullptr);
+    else if (key == "g_min") {
+      c.g_min = real(key, value);
+      if (c.g_min > 0) fail("g_min is positive");
+      if (std::isinf(c.g_min)) c.g_min = 0;
+    } else if (key == "beta_max") c.beta_max = real(key, value);
+    else if (key == "align") {
+      const std::int64_t a = integer(key, value);
+      if (a > 4096 || (a & (a - 1))) fail("align must be a power of two up to 4096");
+      c.alignment = static_cast<int>(a);
+    } else
+      fail("unknown key '" + std::string(key) +
+           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, align; flags: varlen, h0, ht, noht, empty, equal_kv)");
+  }
+  return c;
+}
+
+std::string unsupported_reason(const Capabilities& c, const Contract& contract, const Run& run) {
+  const Problem& p = run.problem;
+  for (const std::string& why : {
+           not_in("ops", p.operation, c.operations), not_in("rules", p.rule, c.rules), not_in("io", p.io, c.io),
+           not_in("state", p.state, c.state),
+           run.inputs.count("g") ? not_in("gate", p.gate, c.gate) : std::string(),
+           run.inputs.count("beta") ? not_in("beta", p.beta, c.beta) : std::string(),
+           outside("K", p.key_dim, c.key_min, c.key_max, c.key_dims),
+           outside("V", p.value_dim, c.value_min, c.value_max, c.value_dims),
+           outside("ratio", p.value_heads / p.heads, c.ratio_min, c.ratio_max, {})})
+    if (!why.empty()) return why;
+  if (c.equal_kv && p.key_dim != p.value_dim)
+    return "K=" + std::to_string(p.key_dim) + " differs from V=" + std::to_string(p.value_dim) + ", declared equal_kv";
+  for (const Problem& call : call_problems(p)) {
+    const auto [least, most] = std::minmax_element(call.lengths.begin(), call.lengths.end());
+    if (!c.varlen && (*least != *most || call.padding)) return "sequences of different lengths, varlen not declared";
+    if (!c.empty && *least == 0) return "a sequence without tokens, empty not declared";
+    if (!c.h0 && call.initial_state) return "an initial state, h0 not declared";
+    if (!c.ht && call.final_state) return "a final state, ht not declared";
+  }
+  const double g = extreme(run, "g", true);
+  for (const double least : {c.g_min, contract.g_min})
+    if (least < 0 && g < least) return "g=" + number(g) + " below declared g_min=" + number(least);
+  const double beta = extreme(run, "beta", false);
+  if (beta > c.beta_max) return "beta=" + number(beta) + " above declared beta_max=" + number(c.beta_max);
+  return "";
+}
+
+Properties parse_properties(std::string_view text) {
+  Properties p;
+  const auto items = parts(text, ';');
+  if (!items.empty()) p.deterministic = p.symmetric = false;  // what is not listed is not promised
+  for (std::string_view item : items) {
+    if (item == "deterministic") p.deterministic = true;
+    else if (item == "shape_invariant") p.shape_invariant = true;
+    else if (item == "symmetric") p.symmetric = true;
+    else if (item == "masks_select") p.masks_select = true;
+    else throw std::invalid_argument("unknown property '" + std::string(item) +
+                                     "' (properties: deterministic, shape_invariant, symmetric, masks_select)");
+  }
+  return p;
+}
+
+}  // namespace gdn

@@ -1,0 +1,338 @@
+// Conversion between the canonical tensors and those of a kernel's convention; see convention.h.
+#include "kernels/convention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+namespace gdn {
+namespace {
+
+// ---- text form: one row per axis; `field` reads and writes it as an integer. ----
+struct Axis {
+  const char* name;
+  const char* what;
+  std::vector<const char*> values;
+  std::vector<const char*> meanings;
+  int (*get)(const Convention&);
+  void (*set)(Convention&, int);
+};
+
+#define GDN_AXIS(field, type) \
+  [](const Convention& c) { return static_cast<int>(c.field); }, [](Convention& c, int i) { c.field = static_cast<type>(i); }
+
+const std::vector<Axis>& axes() {
+  static const std::vector<Axis> all{
+      {"layout", "order of the token tensors q k v g beta o",
+       {"THD", "BTHD", "BHTD"},
+       {"packed [T,H,D] with cu_seqlens (vLLM, SGLang, FlashInfer, TRT-LLM)",
+        "[B,T,H,D]: B=N where all sequences are equally long, else packed with B=1 and cu_seqlens (FLA, transformers, "
+        "MLX; ggml writes the same memory as [D,H,T,B])",
+        "[B,H,T,D], batch as for BTHD (NVlabs, transformers inside)"},
+       GDN_AXIS(layout, TensorLayout)},
+      {"state", "order of a state matrix, last one contiguous",
+       {"KV", "VK"},
+       {"[N,HV,K,V] (FLA, transformers, ONNX, NVlabs)", "[N,HV,V,K] (vLLM and SGLang on GPUs, FlashInfer, MLX, ggml, TRT-LLM)"},
+       GDN_AXIS(state, StateLayout)},
+      {"gate", "what g holds",
+       {"log", "linear", "log2"},
+       {"natural logarithm of the decay (FLA, transformers, vLLM, ggml, ONNX)", "the decay exp(g) itself, in fp32 (FlashInfer, MLX)",
+        "g / ln 2, in fp32"},
+       GDN_AXIS(gate, GateDomain)},
+      {"scale", "who applies the scale of q",
+       {"argument", "fixed", "folded"},
+       {"the kernel, as given (FLA, vLLM, FlashInfer)",
+        "the kernel, always K^-1/2 (transformers, ggml); another scale reaches it as a power of two in q, where that is exact",
+        "the caller, in q (MLX); only powers of two can be folded exactly"},
+       GDN_AXIS(scale, ScaleHandling)},
+      {"heads", "which key head value head h reads",
+       {"grouped", "tiled", "repeated"},
+       {"h / (HV/H) (nearly all)", "h % H (ggml)", "its own: q and k are given once per value head (NVlabs)"},
+       GDN_AXIS(heads, HeadMap)},
+      {"l2norm", "who normalises q and k",
+       {"caller", "in_kernel"},
+       {"the caller; any length is legal (ggml, ONNX, NVlabs)",
+        "the kernel, always (FLA and vLLM with their flag on): judged on rows of length 1 or 0 only, given times 2^12 so "
+        "that an epsilon in the norm vanishes"},
+       GDN_AXIS(l2norm, L2Norm)},
+      {"empty", "what ht holds for a sequence without tokens",
+       {"copies_h0", "untouched"},
+       {"the initial state, or zero (FLA)", "what was there before (FlashInfer)"},
+       GDN_AXIS(empty, EmptySequence)},
+  };
+  return all;
+}
+#undef GDN_AXIS
+
+std::string joined(const std::vector<const char*>& words) {
+  std::string text;
+  for (const char* w : words) text += (text.empty() ? "" : ", ") + std::string(w);
+  return text;
+}
+
+std::string_view trimmed(std::string_view s) {
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
+  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
+  return s;
+}
+
+// ---- tensor surgery, by bytes, whatever the dtype ----
+std::int64_t product(const std::vector<std::int64_t>& s, std::size_t from, std::size_t to) {
+  return std::accumulate(s.begin() + static_cast<std::ptrdiff_t>(from), s.begin() + static_cast<std::ptrdiff_t>(to), std::int64_t{1},
+                         std::multiplies<>());
+}
+
+// Exchanges two neighbouring axes.
+Tensor swapped(const Tensor& t, std::size_t axis) {
+  auto shape = t.shape;
+  std::swap(shape[axis], shape[axis + 1]);
+  Tensor r(t.dtype, shape);
+  const std::int64_t outer = product(t.shape, 0, axis), a = t.shape[axis], b = t.shape[axis + 1];
+  const std::size_t bytes = static_cast<std::size_t>(product(t.shape, axis + 2, t.shape.size())) * size_of(t.dtype);
+  if (t.data.empty()) return r;
+  for (std::int64_t o = 0; o < outer; ++o)
+    for (std::int64_t i = 0; i < a; ++i)
+      for (std::int64_t j = 0; j < b; ++j)
+        std::memcpy(r.data.data() + static_cast<std::size_t>((o * b + j) * a + i) * bytes,
+                    t.data.data() + static_cast<std::size_t>((o * a + i) * b + j) * bytes, bytes);
+  return r;
+}
+
+// Slice i of the result along `axis` is slice index[i] of t.
+Tensor gathered(const Tensor& t, std::size_t axis, const std::vector<std::int64_t>& index) {
+  auto shape = t.shape;
+  shape[axis] = static_cast<std::int64_t>(index.size());
+  Tensor r(t.dtype, shape);
+  const std::int64_t outer = product(t.shape, 0, axis), n = t.shape[axis];
+  const std::size_t bytes = static_cast<std::size_t>(product(t.shape, axis + 1, t.shape.size())) * size_of(t.dtype);
+  if (r.data.empty()) return r;
+  for (std::int64_t o = 0; o < outer; ++o)
+    for (std::size_t i = 0; i < index.size(); ++i)
+      std::memcpy(r.data.data() + (static_cast<std::size_t>(o) * index.size() + i) * bytes,
+                  t.data.data() + static_cast<std::size_t>(o * n + index[i]) * bytes, bytes);
+  return r;
+}
+
+Tensor reshaped(Tensor t, std::vector<std::int64_t> shape) {
+  t.shape = std::move(shape);
+  return t;
+}
+
+// ---- the axes ----
+// Value head of the canonical order that sits at place j of a tiled kernel: place j reads key head j % H.
+std::vector<std::int64_t> tiled_order(const Problem& p) {
+  const std::int64_t r = p.value_heads / p.heads;
+  std::vector<std::int64_t> order(static_cast<std::size_t>(p.value_heads));
+  for (std::int64_t j = 0; j < p.value_heads; ++j) order[static_cast<std::size_t>(j)] = j % p.heads * r + j / p.heads;
+  return order;
+}
+
+std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
+  std::vector<std::int64_t> r(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) r[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return r;
+}
+
+std::vector<std::int64_t> repeated_order(const Problem& p) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(p.value_heads));
+  for (std::int64_t j = 0; j < p.value_heads; ++j) order[static_cast<std::size_t>(j)] = j / (p.value_heads / p.heads);
+  return order;
+}
+
+bool batched(const Problem& p) {                   // can be written with one batch row per sequence
+  return p.padding == 0 && std::all_of(p.lengths.begin(), p.lengths.end(), [&](std::int64_t n) { return n == p.lengths[0]; });
+}
+
+Tensor to_layout(const Convention& c, const Problem& p, Tensor t) {
+  if (c.layout == TensorLayout::THD) return t;
+  auto shape = t.shape;
+  const std::int64_t B = batched(p) ? p.sequences() : 1;
+  shape[0] /= B;                                   // rows of one batch row
+  if (batched(p)) shape[0] = p.lengths[0];
+  shape.insert(shape.begin(), B);
+  t = reshaped(std::move(t), shape);
+  return c.layout == TensorLayout::BHTD ? swapped(t, 1) : t;
+}
+
+Tensor from_layout(const Convention& c, Tensor t, const std::vector<std::int64_t>& canonical) {
+  if (c.layout == TensorLayout::BHTD) t = swapped(t, 1);
+  return reshaped(std::move(t), canonical);
+}
+
+[[noreturn]] void cannot(const std::string& why) { throw std::invalid_argument(why); }
+
+std::string number(double x) {
+  char b[40];
+  std::snprintf(b, sizeof b, "%.9g", x);
+  return b;
+}
+
+bool power_of_two(double x) {
+  int e;
+  return x > 0 && std::frexp(x, &e) == 0.5;
+}
+
+// t times 2^m; every element must be exact in its dtype.
+void multiply_exactly(Tensor& t, double factor, const char* name, const char* why) {
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    const double x = t.at(i), y = x * factor;
+    if (std::isnan(x)) continue;
+    t.set(i, y);
+    if (t.at(i) != y) cannot(std::string(why) + ": " + name + "[" + std::to_string(i) + "]=" + number(x) + " times " + number(factor) +
+                             " is not exact in " + gdn::name(t.dtype));
+  }
+}
+
+// The scale that the kernel must be given, after q took what the kernel does not apply.
+double scale_to_kernel(const Convention& c, const Run& run, Tensor* q) {
+  const Problem& p = run.problem;
+  if (c.scale == ScaleHandling::argument) return p.effective_scale();
+  const double kernel = c.scale == ScaleHandling::folded ? 1.0 : static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.key_dim)));
+  const double factor = p.effective_scale() / kernel;
+  const char* why = c.scale == ScaleHandling::folded ? "scale=folded" : "scale=fixed";
+  if (factor == 1) return kernel;
+  if (!power_of_two(factor))
+    cannot(std::string(why) + ": scale " + number(p.effective_scale()) + " cannot be put into q exactly, its ratio to " + number(kernel) +
+           " is not a power of two");
+  if (c.l2norm == L2Norm::in_kernel) cannot(std::string(why) + ": a kernel that normalises q itself cannot be given a scale in q");
+  if (q) multiply_exactly(*q, factor, "q", why);
+  return kernel;
+}
+
+// Rows must be their own normalised image: length 1 (to fp32 rounding) or 0.
+void normalised_rows(Tensor& t, const char* name) {
+  const std::int64_t width = t.shape.back();
+  for (std::int64_t r = 0; r < t.size() / width; ++r) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < width; ++i) sum += t.at(r * width + i) * t.at(r * width + i);
+    if (!(sum == 0 || std::fabs(sum - 1) <= 0x1p-24))
+      cannot("l2norm=in_kernel: row " + std::to_string(r) + " of " + name + " has squared length " + number(sum) +
+             ", and the truth is that of the given " + name);
+  }
+  multiply_exactly(t, 4096, name, "l2norm=in_kernel");
+}
+
+Tensor state_to_kernel(const Convention& c, const Problem& p, Tensor t) {
+  if (c.heads == HeadMap::tiled) t = gathered(t, 1, tiled_order(p));
+  return c.state == StateLayout::VK ? swapped(t, 2) : t;
+}
+
+}  // namespace
+
+Convention parse_convention(std::string_view text) {
+  Convention c;
+  while (!trimmed(text).empty()) {
+    const auto semicolon = text.find(';');
+    const std::string_view item = trimmed(text.substr(0, semicolon));
+    text = semicolon == std::string_view::npos ? std::string_view{} : text.substr(semicolon + 1);
+    if (item.empty()) continue;
+    const auto equals = item.find('=');
+    const std::string_view key = trimmed(item.substr(0, equals));
+    const std::string_view value = equals == std::string_view::npos ? std::string_view{} : trimmed(item.substr(equals + 1));
+    const auto axis = std::find_if(axes().begin(), axes().end(), [&](const Axis& a) { return key == a.name; });
+    if (axis == axes().end()) {
+      std::vector<const char*> names;
+      for (const Axis& a : axes()) names.push_back(a.name);
+      cannot("unknown convention axis '" + std::string(key) + "' (axes: " + joined(names) + ")");
+    }
+    const auto at = std::find_if(axis->values.begin(), axis->values.end(), [&](const char* v) { return value == v; });
+    if (at == axis->values.end())
+      cannot("convention axis '" + std::string(key) + "' has no value '" + std::string(value) + "' (values: " + joined(axis->values) + ")");
+    axis->set(c, static_cast<int>(at - axis->values.begin()));
+  }
+  return c;
+}
+
+std::string to_string(const Convention& c) {
+  const Convention canonical;
+  std::string text;
+  for (const Axis& a : axes())
+    if (a.get(c) != a.get(canonical))
+      text += (text.empty() ? "" : ";") + std::string(a.name) + "=" + a.values[static_cast<std::size_t>(a.get(c))];
+  return text;
+}
+
+std::string describe_conventions() {
+  std::string text;
+  for (const Axis& a : axes()) {
+    text += std::string(a.name) + ": " + a.what + "\n";
+    for (std::size_t i = 0; i < a.values.size(); ++i)
+      text += std::string("  ") + a.name + "=" + a.values[i] + (i == 0 ? " (canonical)" : "") + "  " + a.meanings[i] + "\n";
+  }
+  return text;
+}
+
+double kernel_scale(const Convention& c, const Run& run) { return scale_to_kernel(c, run, nullptr); }
+
+std::int64_t kernel_heads(const Convention& c, const Problem& p) {
+  return c.heads == HeadMap::repeated ? p.value_heads : p.heads;
+}
+
+TensorSet to_kernel(const Convention& c, const Run& run) {
+  const Problem& p = run.problem;
+  TensorSet in = run.inputs;
+  for (const char* name : {"q", "k"})
+    if (const auto t = in.find(name); t != in.end() && c.l2norm == L2Norm::in_kernel) normalised_rows(t->second, name);
+  if (const auto q = in.find("q"); q != in.end()) scale_to_kernel(c, run, &q->second);
+  if (const auto g = in.find("g"); g != in.end() && c.gate != GateDomain::log) {
+    Tensor converted(DType::f32, g->second.shape);
+    for (std::int64_t i = 0; i < converted.size(); ++i) {
+      const double x = g->second.at(i);
+      converted.set(i, c.gate == GateDomain::linear ? std::exp(x) : x * 1.4426950408889634);  // log2(e)
+    }
+    g->second = std::move(converted);
+  }
+  for (auto& [name, t] : in) {
+    const bool key_side = name == "q" || name == "k";
+    const bool value_side = name == "v" || name == "g" || name == "beta" || name == "a" || name == "do";
+    if (key_side && c.heads == HeadMap::repeated) t = gathered(t, 1, repeated_order(p));
+    if (value_side && c.heads == HeadMap::tiled) t = gathered(t, 1, tiled_order(p));
+    if ((name == "A_log" || name == "dt_bias") && c.heads == HeadMap::tiled) t = gathered(t, 0, tiled_order(p));
+    if (key_side || value_side) t = to_layout(c, p, std::move(t));
+    if (name == "h0" || name == "dht") t = state_to_kernel(c, p, std::move(t));
+  }
+  if (c.layout != TensorLayout::THD && batched(p)) in.erase("cu_seqlens");
+  return in;
+}
+
+TensorSet output_shapes(const Convention& c, const Run& run) {
+  const Problem& p = run.problem;
+  TensorSet out;
+  out.emplace("o", to_layout(c, p, Tensor(p.io, {p.tokens() + p.padding, p.value_heads, p.value_dim})));
+  if (p.final_state) {
+    std::vector<std::int64_t> shape{p.sequences(), p.value_heads, p.key_dim, p.value_dim};
+    if (c.state == StateLayout::VK) std::swap(shape[2], shape[3]);
+    out.emplace("ht", Tensor(p.state, std::move(shape)));
+  }
+  return out;
+}
+
+TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs) {
+  const Problem& p = run.problem;
+  const auto back = inverse(tiled_order(p));
+  if (const auto o = outputs.find("o"); o != outputs.end()) {
+    o->second = from_layout(c, std::move(o->second), {p.tokens() + p.padding, p.value_heads, p.value_dim});
+    if (c.heads == HeadMap::tiled) o->second = gathered(o->second, 1, back);
+  }
+  if (const auto ht = outputs.find("ht"); ht != outputs.end()) {
+    Tensor& t = ht->second;
+    if (c.state == StateLayout::VK) t = swapped(t, 2);
+    if (c.heads == HeadMap::tiled) t = gathered(t, 1, back);
+    if (c.empty == EmptySequence::untouched) {
+      const std::size_t bytes = t.data.size() / static_cast<std::size_t>(p.sequences());
+      const auto h0 = run.inputs.find("h0");
+      for (std::size_t n = 0; n < p.lengths.size(); ++n) {
+        if (p.lengths[n] != 0) continue;
+        if (h0 != run.inputs.end())
+          std::memcpy(t.data.data() + n * bytes, h0->second.data.data() + n * bytes, bytes);
+        else
+          std::memset(t.data.data() + n * bytes, 0, bytes);
+      }
+    }
+  }
+  return outputs;
+}
+
+}  // namespace gdn

@@ -1,0 +1,225 @@
+// Threads, strided tensors and dtypes of the CPU kernels; see driver.h.
+#include "kernels/cpu/driver.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/convert.h"
+
+namespace gdn::cpu {
+namespace {
+
+struct Plan {
+  gdn_problem problem;
+  Method method;
+  int threads = 1;
+  std::size_t per_thread = 0;                      // floats
+  std::vector<float> memory;
+};
+
+int say(char* message, std::size_t size, int status, const std::string& text) {
+  if (size) std::snprintf(message, size, "%s", text.c_str());
+  return status;
+}
+
+int thread_limit() {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+int thread_number() {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+enum class Element { f32, f16, bf16, i32, i64, unknown };
+
+Element element(gdn_dtype t) {
+  if (t.lanes != 1) return Element::unknown;
+  if (t.code == GDN_CODE_FLOAT && t.bits == 32) return Element::f32;
+  if (t.code == GDN_CODE_FLOAT && t.bits == 16) return Element::f16;
+  if (t.code == GDN_CODE_BFLOAT && t.bits == 16) return Element::bf16;
+  if (t.code == GDN_CODE_INT && t.bits == 32) return Element::i32;
+  if (t.code == GDN_CODE_INT && t.bits == 64) return Element::i64;
+  return Element::unknown;
+}
+
+// A tensor of the call; missing ones have no data.
+struct View {
+  char* data = nullptr;
+  Element type = Element::f32;
+  const std::int64_t* stride = nullptr;
+  explicit operator bool() const { return data != nullptr; }
+  std::int64_t at(std::int64_t i, std::int64_t j) const { return i * stride[0] + j * stride[1]; }
+};
+
+// `n` elements from element `first` on, `step` apart.
+template <class T, class F>
+void load(float* to, const View& t, std::int64_t first, std::int64_t step, std::int64_t n, F convert) {
+  const T* from = reinterpret_cast<const T*>(t.data) + first;
+  for (std::int64_t i = 0; i < n; ++i) to[i] = convert(from[i * step]);
+}
+
+void read(float* to, const View& t, std::int64_t first, std::int64_t step, std::int64_t n) {
+  switch (t.type) {
+    case Element::f32: return load<float>(to, t, first, step, n, [](float x) { return x; });
+    case Element::f16: return load<std::uint16_t>(to, t, first, step, n, from_fp16);
+    default: return load<std::uint16_t>(to, t, first, step, n, from_bf16);
+  }
+}
+
+void write(const float* from, const View& t, std::int64_t first, std::int64_t step, std::int64_t n) {
+  if (t.type == Element::f32) {
+    float* to = reinterpret_cast<float*>(t.data) + first;
+    for (std::int64_t i = 0; i < n; ++i) to[i * step] = from[i];
+    return;
+  }
+  std::uint16_t* to = reinterpret_cast<std::uint16_t*>(t.data) + first;
+  for (std::int64_t i = 0; i < n; ++i) to[i * step] = t.type == Element::f16 ? to_fp16(from[i]) : to_bf16(from[i]);
+}
+
+struct Tensors {
+  View q, k, v, g, beta, h0, o, ht, cu;
+};
+
+// Finds a tensor and checks its shape; the reason goes to `why`.
+View find(const gdn_call* call, std::int32_t role, const char* name, const std::vector<std::int64_t>& shape, bool required,
+          bool integers, std::string& why) {
+  View view;
+  const gdn_tensor* t = gdn_find(call, role);
+  if (!t) {
+    if (required && why.empty()) why = std::string(name) + " is missing";
+    return view;
+  }
+  view.type = element(t->t.dtype);
+  view.stride = t->t.strides;
+  view.data = static_cast<char*>(t->t.data) + t->t.byte_offset;
+  const bool integer = view.type == Element::i32 || view.type == Element::i64;
+  if (why.empty() && (view.type == Element::unknown || integer != integers)) why = std::string(name) + " has a dtype this kernel does not take";
+  if (why.empty() && (t->t.ndim != static_cast<std::int32_t>(shape.size()) || !std::equal(shape.begin(), shape.end(), t->t.shape)))
+    why = std::string(name) + " has the wrong shape";
+  return view;
+}
+
+std::int64_t integer(const View& t, std::int64_t i) {
+  i *= t.stride[0];
+  return t.type == Element::i32 ? reinterpret_cast<const std::int32_t*>(t.data)[i] : reinterpret_cast<const std::int64_t*>(t.data)[i];
+}
+
+void one_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int64_t hv, std::int64_t first, std::int64_t last, float* memory) {
+  const gdn_problem& p = plan.problem;
+  const std::int64_t K = p.K, V = p.V, C = plan.method.rows, h = hv / (p.HV / p.H), gates = plan.method.channel_gate && p.rule == GDN_RULE_KDA ? K : 1;
+  const auto part = [&](std::int64_t floats) {
+    float* begin = memory;
+    memory += floats;
+    return begin;
+  };
+  float *S = part(K * V), *q = part(C * K), *k = part(C * K), *v = part(C * V), *g = part(C * gates), *beta = part(C), *o = part(C * V);
+  for (std::int64_t d = 0; d < K; ++d) {
+    if (t.h0) read(S + d * V, t.h0, t.h0.at(n, hv) + d * t.h0.stride[2], t.h0.stride[3], V);
+    else std::fill(S + d * V, S + (d + 1) * V, 0.0f);
+  }
+  for (std::int64_t row = first; row < last; row += C) {
+    const std::int64_t rows = std::min(C, last - row);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      read(q + r * K, t.q, t.q.at(row + r, h), t.q.stride[2], K);
+      read(k + r * K, t.k, t.k.at(row + r, h), t.k.stride[2], K);
+      read(v + r * V, t.v, t.v.at(row + r, hv), t.v.stride[2], V);
+      if (t.g) read(g + r * gates, t.g, t.g.at(row + r, hv), gates > 1 ? t.g.stride[2] : 1, gates);
+      if (t.beta) read(beta + r, t.beta, t.beta.at(row + r, hv), 1, 1);
+    }
+    if (!t.g) std::fill(g, g + rows * gates, 0.0f);
+    if (!t.beta) std::fill(beta, beta + rows, 1.0f);
+    if (plan.method.bf16_inputs) {
+      for (float* x : {q, k})
+        for (std::int64_t i = 0; i < rows * K; ++i) x[i] = round_bf16(x[i]);
+      for (std::int64_t i = 0; i < rows * V; ++i) v[i] = round_bf16(v[i]);
+    }
+    const bool delta = p.rule == GDN_RULE_GATED_DELTA || p.rule == GDN_RULE_DELTA || p.rule == GDN_RULE_KDA;
+    plan.method.block({rows, K, V, static_cast<float>(p.scale), delta, gates > 1, q, k, v, g, beta, S, o, memory});
+    if (plan.method.bf16_output)
+      for (std::int64_t i = 0; i < rows * V; ++i) o[i] = round_bf16(o[i]);
+    for (std::int64_t r = 0; r < rows; ++r) write(o + r * V, t.o, t.o.at(row + r, hv), t.o.stride[2], V);
+  }
+  if (t.ht)
+    for (std::int64_t d = 0; d < K; ++d) write(S + d * V, t.ht, t.ht.at(n, hv) + d * t.ht.stride[2], t.ht.stride[3], V);
+}
+
+}  // namespace
+
+int create(const Method& method, const gdn_problem* problem, void** plan, char* message, std::size_t size) {
+  if (problem->struct_size < sizeof(gdn_problem)) return say(message, size, GDN_ERROR, "gdn_problem is too small");
+  const gdn_problem& p = *problem;
+  if (p.operation != GDN_PREFILL) return say(message, size, GDN_NOT_SUPPORTED, "prefill only");
+  if (p.rule < GDN_RULE_GATED_DELTA || p.rule > GDN_RULE_KDA || (p.rule == GDN_RULE_KDA && !method.channel_gate))
+    return say(message, size, GDN_NOT_SUPPORTED, "this rule is not implemented");
+  if (p.N < 1 || p.T < 0 || p.H < 1 || p.HV < 1 || p.HV % p.H || p.K < 1 || p.V < 1) return say(message, size, GDN_ERROR, "bad sizes");
+  const std::int64_t K = p.K, V = p.V, C = method.rows, gates = p.rule == GDN_RULE_KDA ? K : 1;
+  try {
+    auto made = std::make_unique<Plan>();
+    made->problem = p;
+    made->method = method;
+    made->threads = static_cast<int>(std::min<std::int64_t>(thread_limit(), p.N * p.HV));
+    made->per_thread = static_cast<std::size_t>(K * V + 2 * C * K + 2 * C * V + C * gates + C) + method.workspace(K, V);
+    made->memory.resize(made->per_thread * static_cast<std::size_t>(made->threads));
+    *plan = made.release();
+  } catch (const std::bad_alloc&) {
+    return say(message, size, GDN_ERROR, "out of memory");
+  }
+  return GDN_OK;
+}
+
+int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
+  Plan& plan = *static_cast<Plan*>(opaque);
+  const gdn_problem& p = plan.problem;
+  std::string why;
+  Tensors t;
+  t.q = find(call, GDN_Q, "q", {p.T, p.H, p.K}, true, false, why);
+  t.k = find(call, GDN_K, "k", {p.T, p.H, p.K}, true, false, why);
+  t.v = find(call, GDN_V, "v", {p.T, p.HV, p.V}, true, false, why);
+  const bool gated = p.rule != GDN_RULE_DELTA && p.rule != GDN_RULE_LINEAR;
+  if (gated && p.rule == GDN_RULE_KDA) t.g = find(call, GDN_G, "g", {p.T, p.HV, p.K}, true, false, why);
+  else if (gated) t.g = find(call, GDN_G, "g", {p.T, p.HV}, true, false, why);
+  const bool weighted = p.rule != GDN_RULE_RETENTION && p.rule != GDN_RULE_LINEAR;
+  if (weighted) t.beta = find(call, GDN_BETA, "beta", {p.T, p.HV}, true, false, why);
+  t.h0 = find(call, GDN_H0, "h0", {p.N, p.HV, p.K, p.V}, false, false, why);
+  t.o = find(call, GDN_O, "o", {p.T, p.HV, p.V}, true, false, why);
+  t.ht = find(call, GDN_HT, "ht", {p.N, p.HV, p.K, p.V}, false, false, why);
+  t.cu = find(call, GDN_CU_SEQLENS, "cu_seqlens", {p.N + 1}, p.N > 1, true, why);
+  if (!why.empty()) return say(message, size, GDN_ERROR, why);
+  std::vector<std::int64_t> offsets{0, p.T};
+  if (t.cu) {
+    offsets.clear();
+    for (std::int64_t n = 0; n <= p.N; ++n) offsets.push_back(integer(t.cu, n));
+    if (offsets.front() != 0 || offsets.back() > p.T || !std::is_sorted(offsets.begin(), offsets.end()))
+      return say(message, size, GDN_ERROR, "cu_seqlens does not rise from 0 to at most T");
+  }
+  const std::int64_t heads = p.N * p.HV;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic) num_threads(plan.threads)
+#endif
+  for (std::int64_t i = 0; i < heads; ++i) {
+    const auto n = static_cast<std::size_t>(i / p.HV);
+    one_head(plan, t, i / p.HV, i % p.HV, offsets[n], offsets[n + 1],
+             plan.memory.data() + plan.per_thread * static_cast<std::size_t>(thread_number()));
+  }
+  return GDN_OK;
+}
+
+void destroy(void* plan) { delete static_cast<Plan*>(plan); }
+
+}  // namespace gdn::cpu

@@ -1,0 +1,37 @@
+// What the CPU kernels share: they hand sequences and heads to threads, bring strided tensors of any dtype into dense
+// fp32 blocks of rows, and carry the state from block to block. A kernel is a block function.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/gdn_kernel.h"
+
+namespace gdn::cpu {
+
+// Consecutive rows of one value head of one sequence, dense fp32; everything may be read past no row.
+struct Block {
+  std::int64_t rows, K, V;
+  float scale;
+  bool delta;                                      // with the read-back term
+  bool channel_gate;                               // g is [rows,K], one gate per key channel
+  const float *q, *k, *v;                          // [rows,K] [rows,K] [rows,V]
+  const float *g, *beta;                           // [rows]
+  float* S;                                        // [K,V], in and out
+  float* o;                                        // [rows,V], out
+  float* work;                                     // workspace(K, V) floats, contents free
+};
+
+struct Method {
+  std::int64_t rows;                               // of a full block: the chunk
+  bool bf16_inputs, bf16_output;                   // q k v rounded to bf16 on entry, o before it is stored
+  bool channel_gate;                               // can do rule kda
+  std::size_t (*workspace)(std::int64_t K, std::int64_t V);
+  void (*block)(const Block&);
+};
+
+// The three functions of the ABI for a method. A kernel's own create calls this one with its method.
+int create(const Method& method, const gdn_problem* problem, void** plan, char* message, std::size_t message_size);
+int run(void* plan, const gdn_call* call, char* message, std::size_t message_size);
+void destroy(void* plan);
+
+}  // namespace gdn::cpu

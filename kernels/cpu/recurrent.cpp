@@ -1,0 +1,74 @@
+// cpu_recurrent_fp32, cpu_recurrent_bf16: the recurrence token by token, S as rows of V floats. Simplest correct kernel
+// of the suite; every sum runs over key channels in order, so a number depends on nothing but its own row and column.
+#include <Eigen/Core>
+#include <cmath>
+
+#include "kernels/cpu/driver.h"
+#include "kernels/registry.h"
+
+namespace gdn::cpu {
+namespace {
+
+using Row = Eigen::Map<Eigen::ArrayXf>;
+using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
+
+std::size_t workspace(std::int64_t, std::int64_t V) { return static_cast<std::size_t>(2 * V); }
+
+void block(const Block& b) {
+  const std::int64_t K = b.K, V = b.V;
+  Row w(b.work, V), y(b.work + V, V);
+  const auto S = [&](std::int64_t d) { return Row(b.S + d * V, V); };
+  for (std::int64_t t = 0; t < b.rows; ++t) {
+    const float *q = b.q + t * K, *k = b.k + t * K;
+    float alpha = 1;
+    if (b.channel_gate)
+      for (std::int64_t d = 0; d < K; ++d) S(d) *= std::exp(b.g[t * K + d]);
+    else
+      alpha = std::exp(b.g[t]);
+
+    y = ConstRow(b.v + t * V, V);
+    if (b.delta) {
+      w.setZero();
+      std::int64_t d = 0;
+      for (; d + 4 <= K; d += 4) w = (((w + k[d] * S(d)) + k[d + 1] * S(d + 1)) + k[d + 2] * S(d + 2)) + k[d + 3] * S(d + 3);
+      for (; d < K; ++d) w += k[d] * S(d);
+      y -= alpha * w;
+    }
+    y *= b.beta[t];
+
+    Row o(b.o + t * V, V);
+    o.setZero();
+    for (std::int64_t d = 0; d < K; ++d) {
+      S(d) = alpha * S(d) + k[d] * y;
+      o += q[d] * S(d);
+    }
+    o *= b.scale;
+  }
+}
+
+constexpr Method kFp32{64, false, false, true, workspace, block};
+constexpr Method kBf16{64, true, true, true, workspace, block};
+
+template <const Method& method>
+int create_with(const gdn_problem* problem, void** plan, char* message, std::size_t size) {
+  return create(method, problem, plan, message, size);
+}
+
+const gdn_kernel kRecurrentFp32{
+    GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_recurrent_fp32",
+    "the recurrence token by token in fp32 (Eigen)", "1", "", "fp32-recurrent",
+    "ops=prefill;rules=gated_delta,delta,gated_linear,retention,linear,kda;io=fp32,bf16,fp16;state=fp32,bf16,fp16;"
+    "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-inf;beta_max=2;align=8",
+    "deterministic;shape_invariant;symmetric;masks_select", create_with<kFp32>, run, destroy};
+
+const gdn_kernel kRecurrentBf16{
+    GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_recurrent_bf16",
+    "the recurrence token by token, bf16 in and out, fp32 inside (Eigen)", "1", "", "bf16-recurrent",
+    "ops=prefill;rules=gated_delta,delta,gated_linear,retention,linear,kda;io=bf16,fp32;state=fp32,bf16,fp16;"
+    "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-inf;beta_max=2;align=8",
+    "deterministic;shape_invariant;symmetric;masks_select", create_with<kBf16>, run, destroy};
+
+const RegisterKernel fp32(&kRecurrentFp32), bf16(&kRecurrentBf16);
+
+}  // namespace
+}  // namespace gdn::cpu
