@@ -7,6 +7,7 @@
 
 #include "golden/store.h"
 #include "kernels/session.h"
+#include "reference/bound.h"
 
 namespace gdn {
 
@@ -36,16 +37,32 @@ struct CheckResult {
   std::string clause;                              // of the accuracy standard
   std::string message;                             // one line when not passed
   std::optional<Finding> worst;
+  std::optional<Location> first;                       // first failing output in token order
   std::int64_t judged = 0, vacuous = 0, failing = 0;   // elements
   std::map<std::string, double> metrics;
 };
 
-// A check sees this and nothing else.
+// Error bounds of a case under a kernel's contract, made when first asked for and shared by the checks of the case.
+class Bounds {
+ public:
+  Bounds(const Case& c, const Contract& contract) : case_(c), contract_(contract), runs_(c.runs.size()) {}
+  // o [T,HV,V] and ht [N,HV,K,V] of a run; made in parallel by heads, the same numbers at any thread count.
+  const HeadResult& of_run(std::size_t run) const;
+  Contract contract(std::size_t run) const;        // narrowed to the run's problem
+
+ private:
+  const Case& case_;
+  const Contract& contract_;
+  mutable std::vector<std::optional<HeadResult>> runs_;
+};
+
+// A check sees this and nothing else. One CheckInput is used by one thread at a time.
 struct CheckInput {
   const Golden& golden;                            // case, inputs, truth
   const std::vector<Relation>& relations;
   const KernelInfo& kernel;
-  const std::vector<Execution>& executions;        // per run
+  const std::vector<Execution>& executions;        // per run, all with outcome ok
+  Bounds bounds{golden.the_case, kernel.contract};
 };
 
 class Check {
@@ -61,6 +78,13 @@ const std::vector<const Check*>& checks();         // in order
 const Check* find_check(std::string_view name);
 struct RegisterCheck { explicit RegisterCheck(const Check* c); };
 
+// Whether a kernel with these declared properties is held to relations of the class.
+bool held_to(RelationClass c, const Properties& p);
+// Whether any relation of the case binds the kernel.
+bool any_relation(const CheckInput& in);
+
+// chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in.
 Location locate(const Run& run, std::size_t run_index, std::string_view tensor, std::int64_t element, int chunk);
+std::string to_string(const Location& l);          // "sequence 0 token 63 head 2 channel 17 (chunk 0 row 63)"
 
 }  // namespace gdn

@@ -2,7 +2,6 @@
 #pragma once
 #include <filesystem>
 #include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -23,17 +22,27 @@ struct GateOptions {
 };
 struct GateResult {
   std::vector<Record> records;
+  std::vector<std::string> objections;             // why the gate fails, one line each; empty when it passes
   int exit_status = 0;                             // 0 all passed, 1 otherwise (design: command line)
   std::string summary;                             // one line
 };
 
 Golden make_golden(const Case& c);                 // runs the oracle
-Golden obtain_golden(const Case& c, const std::filesystem::path& cache);
+// From the cache when a file is there and edition and inputs are those of the case; else made, and written to the cache
+// when one is given. A stale or damaged file is named on `note` (when given) and replaced.
+Golden obtain_golden(const Case& c, const std::filesystem::path& cache, const std::function<void(const std::string&)>& note = {});
 // Judges one case. Never throws for what a kernel does.
 Record judge_case(const Golden& g, const Case& c, KernelSession& kernel);
 // Judges results that were computed elsewhere (gdn-cts judge).
 Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions);
+// The rule by which records become pass or fail is written in suites/README.md. Throws std::invalid_argument for an
+// unknown profile or family or a malformed case id.
 GateResult run_gate(const GateOptions& o, KernelSession& kernel,
-                    const std::function<void(std::size_t done, std::size_t total, const Record&)>& progress);
+                    const std::function<void(std::size_t done, std::size_t total, const Record&)>& progress,
+                    const std::function<void(const std::string&)>& note = {});
+// The rule alone: objections to these records, for families required by the options.
+std::vector<std::string> objections(const GateOptions& o, const Capabilities& c, const std::vector<Record>& records);
+// One line: "PASS: 120 cases, 100 PASSED, 20 NOT_SUPPORTED (level smoke: reduced)".
+std::string gate_summary(const GateOptions& o, const std::vector<Record>& records, const std::vector<std::string>& objections);
 
 }  // namespace gdn

@@ -1,0 +1,116 @@
+// Registry of checks, locations and shared bounds; see check.h.
+#include "suites/check.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace gdn {
+namespace {
+constexpr const char* kVerdicts[] = {"PASSED", "FAILED", "MISTRUSTED", "NOT_SUPPORTED", "SKIPPED", "RUNTIME_ERROR", "TIMEOUT", "UNTESTED"};
+
+std::vector<const Check*>& registry() {
+  static std::vector<const Check*> r;
+  return r;
+}
+}  // namespace
+
+const char* name(Verdict v) { return kVerdicts[static_cast<int>(v)]; }
+
+RegisterCheck::RegisterCheck(const Check* c) {
+  auto& r = registry();
+  r.insert(std::upper_bound(r.begin(), r.end(), c, [](auto* a, auto* b) { return a->order() < b->order(); }), c);
+}
+
+const std::vector<const Check*>& checks() { return registry(); }
+
+const Check* find_check(std::string_view name) {
+  for (const Check* c : registry())
+    if (c->name() == name) return c;
+  return nullptr;
+}
+
+bool held_to(RelationClass c, const Properties& p) {
+  switch (c) {
+    case RelationClass::bit: return p.deterministic;
+    case RelationClass::shape_invariant: return p.deterministic && p.shape_invariant;
+    case RelationClass::masks_select: return p.deterministic && p.masks_select;
+    case RelationClass::symmetric_rounding: return p.deterministic && p.symmetric;
+    case RelationClass::deterministic: return p.deterministic;
+  }
+  return false;
+}
+
+bool any_relation(const CheckInput& in) {
+  return std::any_of(in.relations.begin(), in.relations.end(), [&](const Relation& r) { return held_to(r.cls, in.kernel.properties); });
+}
+
+Contract Bounds::contract(std::size_t run) const { return for_problem(contract_, case_.runs[run].problem); }
+
+const HeadResult& Bounds::of_run(std::size_t index) const {
+  if (runs_[index]) return *runs_[index];
+  const Run& run = case_.runs[index];
+  const Problem& p = run.problem;
+  const Contract narrowed = contract(index);
+  const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, count = p.sequences() * HV;
+  const auto offsets = p.offsets();
+  HeadResult all;
+  all.o.resize(static_cast<std::size_t>(p.tokens() * HV * V));
+  all.ht.resize(static_cast<std::size_t>(count * KV));
+  std::exception_ptr error;
+#pragma omp parallel for schedule(dynamic)
+  for (std::int64_t i = 0; i < count; ++i) {
+    try {
+      const std::int64_t n = i / HV, hv = i % HV, first = offsets[static_cast<std::size_t>(n)];
+      const HeadResult head = bound_head(narrowed, head_inputs(run, n, hv), p.split);
+      for (std::int64_t t = 0; t < p.lengths[static_cast<std::size_t>(n)]; ++t)
+        std::copy_n(head.o.begin() + t * V, V, all.o.begin() + ((first + t) * HV + hv) * V);
+      std::copy_n(head.ht.begin(), KV, all.ht.begin() + i * KV);
+    } catch (...) {
+#pragma omp critical
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+  runs_[index] = std::move(all);
+  return *runs_[index];
+}
+
+Location locate(const Run& run, std::size_t run_index, std::string_view tensor, std::int64_t element, int chunk) {
+  const Problem& p = run.problem;
+  Location l;
+  l.run = run_index;
+  l.run_name = run.name;
+  l.tensor = tensor;
+  l.element = element;
+  const std::int64_t HV = p.value_heads, V = p.value_dim;
+  l.column = element % V;
+  if (tensor == "ht") {
+    l.row = element / V % p.key_dim;
+    l.head = element / (V * p.key_dim) % HV;
+    l.sequence = element / (V * p.key_dim * HV);
+    return l;
+  }
+  l.head = element / V % HV;
+  const std::int64_t token = element / (V * HV);
+  const auto offsets = p.offsets();
+  const auto next = std::upper_bound(offsets.begin(), offsets.end(), token);
+  if (next == offsets.end()) return l;             // padding: of no sequence
+  l.sequence = next - offsets.begin() - 1;
+  l.token = token - offsets[static_cast<std::size_t>(l.sequence)];
+  std::int64_t start = 0;
+  for (const std::int64_t cut : p.split)
+    if (cut <= l.token) start = cut;
+  l.chunk = (l.token - start) / chunk;
+  l.chunk_row = (l.token - start) % chunk;
+  return l;
+}
+
+std::string to_string(const Location& l) {
+  auto part = [](const char* what, std::int64_t x) { return std::string(what) + std::to_string(x); };
+  if (l.tensor == "ht") return part("sequence ", l.sequence) + part(" head ", l.head) + part(" row ", l.row) + part(" column ", l.column);
+  if (l.sequence < 0) return part("padding, element ", l.element);
+  return part("sequence ", l.sequence) + part(" token ", l.token) + part(" head ", l.head) + part(" channel ", l.column) +
+         part(" (chunk ", l.chunk) + part(" row ", l.chunk_row) + ")";
+}
+
+}  // namespace gdn

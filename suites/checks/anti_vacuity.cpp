@@ -1,0 +1,90 @@
+// Check `anti_vacuity`: could this case have seen a fault at all?
+// A suite passes everything when its inputs forget, its truth is zero or its tolerance exceeds the signal; such a
+// case is MISTRUSTED, which is not a pass.
+#include <cmath>
+
+#include "suites/signal.h"
+#include "suites/standing.h"
+
+namespace gdn {
+namespace {
+
+struct AntiVacuity final : Check {
+  std::string name() const override { return "anti_vacuity"; }
+  int order() const override { return 20; }
+  std::string clause() const override { return "5.2"; }
+  std::string rationale() const override {
+    return "The truth must not be mostly zeros, the final state must depend on what came before its last half, and where no relation "
+           "applies the bound must be smaller than the signal in at least half of the elements. Else the case is MISTRUSTED.";
+  }
+  CheckResult run(const CheckInput& in) const override {
+    CheckResult r;
+    r.check = name();
+    r.clause = clause();
+    std::int64_t zeros = 0, elements = 0, vacuous = 0;
+    const bool related = any_relation(in);
+    bool states = false, dependent = false, truth = false;
+    for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i) {
+      const Run& run = in.golden.the_case.runs[i];
+      if (!run.truth) continue;
+      truth = true;
+      if (i >= in.golden.truths.size()) continue;
+      const Standings standing = standings(run, in.kernel);
+      for (const char* tensor : {"o", "ht"}) {
+        const auto it = in.golden.truths[i].find(std::string_view(tensor));
+        if (it == in.golden.truths[i].end() || (tensor[0] == 'h' && !run.problem.final_state)) continue;
+        const Signal signal(run.problem, it->second);
+        for (std::int64_t e = 0; e < static_cast<std::int64_t>(it->second.hi.size()); ++e) {
+          if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
+          ++elements;
+          zeros += it->second.hi[static_cast<std::size_t>(e)] == 0;
+          vacuous += !related && !(bound_of(in, i, tensor, e) <= signal.at(e));
+        }
+      }
+      prefix(run, states, dependent);
+    }
+    r.judged = elements;
+    r.vacuous = vacuous;
+    r.metrics["zero_share"] = elements ? static_cast<double>(zeros) / static_cast<double>(elements) : 0;
+    auto mistrust = [&](const std::string& why) {
+      r.status = CheckStatus::mistrusted;
+      if (!r.message.empty()) r.message += "; ";
+      r.message += why;
+    };
+    if (!truth && !related) mistrust("no run has a truth and no relation is judged");
+    if (truth && elements == 0) mistrust("no element can be judged");
+    if (!related && 2 * zeros > elements)
+      mistrust(std::to_string(zeros) + " of " + std::to_string(elements) + " expected values are zero");
+    if (!related && states && !dependent) mistrust("no final state depends on the first half of its tokens or on h0");
+    if (2 * vacuous > elements)
+      mistrust("the bound of " + to_string(in.kernel.contract) + " exceeds the signal in " + std::to_string(vacuous) + " of " +
+               std::to_string(elements) + " elements");
+    return r;
+  }
+
+ private:
+  // Does the final state of any head still hold more than 2^-24 of what it held half-way?
+  static void prefix(const Run& run, bool& states, bool& dependent) {
+    const Problem& p = run.problem;
+    if (!p.final_state || p.rule == Rule::kda) return;
+    const auto g = run.inputs.find("g");
+    const auto offsets = p.offsets();
+    for (std::size_t n = 0; n < p.lengths.size(); ++n) {
+      const std::int64_t length = p.lengths[n];
+      if (length < 2 && !p.initial_state) continue;
+      states = true;
+      for (std::int64_t h = 0; h < p.value_heads; ++h) {
+        double sum = 0;
+        if (g != run.inputs.end())
+          for (std::int64_t t = length / 2; t < length; ++t) sum += g->second.at((offsets[n] + t) * p.value_heads + h);
+        dependent = dependent || sum > -16.6;
+      }
+    }
+  }
+};
+
+const AntiVacuity check;
+const RegisterCheck registered(&check);
+
+}  // namespace
+}  // namespace gdn

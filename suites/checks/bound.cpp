@@ -1,0 +1,126 @@
+// Check `bound`: |result - truth| <= bound + radius, element by element, outputs and final states.
+// The bound comes from the kernel's declared contract alone (reference/bound.h): no tolerance from taste.
+#include <cmath>
+#include <limits>
+
+#include "suites/signal.h"
+#include "suites/standing.h"
+
+namespace gdn {
+namespace {
+
+struct Bound final : Check {
+  std::string name() const override { return "bound"; }
+  int order() const override { return 50; }
+  std::string clause() const override { return "5.5"; }
+  std::string rationale() const override {
+    return "A kernel that honours its declared precision contract cannot be further from the exact value than the contract's "
+           "rounding-error bound. Elements whose bound exceeds the signal are counted as vacuous: passing there decides "
+           "nothing, but a result beyond its bound fails everywhere.";
+  }
+  CheckResult run(const CheckInput& in) const override {
+    CheckResult r;
+    r.check = name();
+    r.clause = clause();
+    r.metrics["max_ratio"] = 0;
+    r.metrics["max_abs"] = 0;
+    bool any = false;
+    for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i) {
+      if (!in.golden.the_case.runs[i].truth || i >= in.golden.truths.size()) continue;
+      for (const char* tensor : {"o", "ht"}) {
+        const auto truth = in.golden.truths[i].find(std::string_view(tensor));
+        const auto got = in.executions[i].outputs.find(std::string_view(tensor));
+        if (truth == in.golden.truths[i].end() || (tensor[0] == 'h' && !in.golden.the_case.runs[i].problem.final_state)) continue;
+        any = true;
+        if (got == in.executions[i].outputs.end() || got->second.shape.size() < 3) continue;   // soundness says so
+        compare(in, i, tensor, got->second, truth->second, r);
+      }
+    }
+    if (!any) r.status = CheckStatus::not_applicable;
+    if (r.failing) {
+      r.status = CheckStatus::failed;
+      r.message = std::to_string(r.failing) + " elements of " + std::to_string(r.judged + r.vacuous) + " beyond the bound of " +
+                  to_string(in.kernel.contract) + ", the worst by a factor of " + short_number(r.metrics["max_ratio"]) + ": " +
+                  r.worst->where.tensor + ", " + to_string(r.worst->where);
+      r.worst->detail = explain(in, *r.worst);
+    }
+    return r;
+  }
+
+ private:
+  static std::string short_number(double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", x);
+    return text;
+  }
+
+  static void compare(const CheckInput& in, std::size_t index, const std::string& tensor, const Tensor& got, const TruthTensor& truth,
+                      CheckResult& r) {
+    const Run& run = in.golden.the_case.runs[index];
+    const Standings all = standings(run, in.kernel);
+    const std::vector<Standing>& standing = all.of(tensor);
+    const HeadResult& bounds = in.bounds.of_run(index);
+    const std::vector<double>& bound = tensor == "ht" ? bounds.ht : bounds.o;
+    const Signal signal(run.problem, truth);
+    const Format format = format_of(got.dtype);
+    double error2 = 0, truth2 = 0, max_abs = 0, worst = r.metrics["max_ratio"];
+    std::int64_t worst_element = -1, first_failing = -1;
+    const auto count = static_cast<std::int64_t>(std::min({truth.hi.size(), bound.size(), static_cast<std::size_t>(got.size())}));
+    for (std::int64_t e = 0; e < count; ++e) {
+      const auto i = static_cast<std::size_t>(e);
+      if (standing[i] != Standing::judged) continue;
+      const double x = got.at(e), b = bound[i], hi = truth.hi[i];
+      if (!std::isfinite(hi)) continue;            // beyond double: no format holds it, soundness judged it
+      const double error = std::fabs((x - hi) - truth.lo[i]), allowed = b + static_cast<double>(truth.radius[i]);
+      // Written so that a NaN anywhere fails.
+      const bool within = error <= allowed || (!std::isfinite(x) && overflow_allowed(x, hi, b, truth.radius[i], format));
+      const bool judged = b <= signal.at(e);
+      ++(judged ? r.judged : r.vacuous);
+      if (std::isfinite(error)) {
+        error2 += error * error;
+        truth2 += hi * hi;
+        max_abs = std::max(max_abs, error);
+      }
+      const double ratio = within ? (std::isfinite(error) && error > 0 ? error / allowed : 0)
+                                  : std::isfinite(error) && allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity();
+      if (!within) {
+        ++r.failing;
+        if (first_failing < 0) first_failing = e;
+      }
+      if (ratio > worst || (worst_element < 0 && !r.worst)) {
+        worst = std::max(worst, ratio);
+        worst_element = e;
+      }
+    }
+    const std::string prefix = tensor + "_";
+    // Of several runs the worst is recorded.
+    auto record = [&](const std::string& key, double x) {
+      const auto [it, fresh] = r.metrics.try_emplace(key, x);
+      if (!fresh && !(x <= it->second)) it->second = x;
+    };
+    record(prefix + "nmse", truth2 > 0 ? error2 / truth2 : error2 > 0 ? std::numeric_limits<double>::infinity() : 0);
+    record(prefix + "rms_ratio", std::sqrt(r.metrics[prefix + "nmse"]));
+    record("max_abs", max_abs);
+    r.metrics["max_ratio"] = worst;
+    if (worst_element >= 0) {
+      r.worst = finding(in, index, tensor, worst_element, bound[static_cast<std::size_t>(worst_element)]);
+      r.worst->ratio = worst;
+    }
+    if (first_failing >= 0 && tensor == "o" && !r.first)
+      r.first = locate(run, index, tensor, first_failing, std::max(in.kernel.contract.chunk, 1));
+  }
+
+  static std::string explain(const CheckInput& in, const Finding& f) {
+    const Location& l = f.where;
+    const Run& run = in.golden.the_case.runs[l.run];
+    const bool state = l.tensor == "ht";
+    return explain_bound(in.bounds.contract(l.run), head_inputs(run, l.sequence, l.head), state, state ? l.row : l.token, l.column,
+                         run.problem.split);
+  }
+};
+
+const Bound check;
+const RegisterCheck registered(&check);
+
+}  // namespace
+}  // namespace gdn

@@ -1,0 +1,77 @@
+// Structural features and exemptions; see features.h.
+#include "suites/features.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace gdn {
+namespace {
+
+bool holds(const std::vector<DType>& list, DType t) { return std::find(list.begin(), list.end(), t) != list.end(); }
+
+bool holds(std::int64_t x, std::int64_t low, std::int64_t high, const std::vector<std::int64_t>& only) {
+  return only.empty() ? low <= x && x <= high : std::find(only.begin(), only.end(), x) != only.end();
+}
+
+std::int64_t nearest(std::int64_t x, std::int64_t low, std::int64_t high, const std::vector<std::int64_t>& only) {
+  if (only.empty()) return std::clamp(x, low, high);
+  return *std::min_element(only.begin(), only.end(), [x](auto a, auto b) { return std::abs(a - x) < std::abs(b - x); });
+}
+
+}  // namespace
+
+std::set<std::string> features(const Problem& p) {
+  std::set<std::string> f{name(p.operation)};
+  if (p.initial_state) f.insert("h0");
+  if (p.final_state) f.insert("final state");
+  if (p.value_heads > p.heads) f.insert(p.heads > 1 ? "grouped heads" : "one key head for several value heads");
+  if (!p.split.empty()) f.insert("several calls");
+  if (p.sequences() > 1) f.insert("several sequences");
+  if (p.padding) f.insert("padding");
+  for (const std::int64_t length : p.lengths) {
+    if (length == 0) f.insert("zero length");
+    if (length == 1) f.insert("one token");
+    if (length > 1 && length % 16) f.insert("ragged tail");
+    if (length > 1 && length % 64 == 0) f.insert("whole chunks");
+    if (length > 64) f.insert("several chunks");
+  }
+  return f;
+}
+
+std::string exemption(const Problem& p, const Capabilities& c) {
+  if (!holds(c.io, p.io)) return std::string("io dtype ") + name(p.io) + " is not declared";
+  if (!holds(c.state, p.state)) return std::string("state dtype ") + name(p.state) + " is not declared";
+  if (!holds(p.key_dim, c.key_min, c.key_max, c.key_dims)) return "K=" + std::to_string(p.key_dim) + " is outside the declared sizes";
+  if (!holds(p.value_dim, c.value_min, c.value_max, c.value_dims)) return "V=" + std::to_string(p.value_dim) + " is outside the declared sizes";
+  if (c.equal_kv && p.key_dim != p.value_dim) return "K != V is outside the declared sizes";
+  return {};
+}
+
+Problem fitted(const Problem& p, const Capabilities& c) {
+  Problem q = p;
+  if (!holds(c.io, q.io) && !c.io.empty()) q.io = c.io.front();
+  if (!holds(c.state, q.state) && !c.state.empty()) q.state = c.state.front();
+  q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
+  q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
+  return q;
+}
+
+std::vector<Problem> missing_problems(const std::vector<Problem>& all, const Capabilities& c) {
+  std::set<std::string> missing;
+  for (const Problem& p : all) missing.merge(features(p));
+  for (const Problem& p : all)
+    if (exemption(p, c).empty())
+      for (const std::string& f : features(p)) missing.erase(f);
+  std::vector<Problem> added;
+  for (const Problem& p : all) {
+    const auto shown = features(p);
+    if (exemption(p, c).empty() || std::none_of(shown.begin(), shown.end(), [&](const std::string& f) { return missing.count(f); })) continue;
+    Problem q = fitted(p, c);
+    if (!exemption(q, c).empty()) continue;        // nothing the kernel declares is near
+    for (const std::string& f : shown) missing.erase(f);
+    if (std::find(added.begin(), added.end(), q) == added.end()) added.push_back(std::move(q));
+  }
+  return added;
+}
+
+}  // namespace gdn

@@ -1,0 +1,340 @@
+// The runner; see runner.h. The rule of a gate is written in suites/README.md.
+#include "suites/runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "reference/standard.h"
+#include "suites/features.h"
+
+namespace gdn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+std::string print(const char* format, double x) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, x);
+  return text;
+}
+
+std::string hex_bits(std::uint64_t bits, DType t) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%0*llx", static_cast<int>(2 * size_of(t)), static_cast<unsigned long long>(bits));
+  return text;
+}
+
+RecordElement element(const Finding& f) {
+  RecordElement e;
+  e.run = f.where.run_name;
+  e.tensor = f.where.tensor;
+  e.place = to_string(f.where);
+  e.got_bits = hex_bits(f.got_bits, f.dtype);
+  e.got_hex = print("%a", f.got);
+  e.got = print("%.9g", f.got);
+  Tensor expected(f.dtype, {1});
+  expected.set_bits(0, f.expected_bits);
+  e.expected_bits = hex_bits(f.expected_bits, f.dtype);
+  e.expected_hex = print("%a", expected.at(0));
+  e.expected = print("%.9g", expected.at(0));
+  e.exact = print("%.17g", f.expected_hi) + (f.expected_lo == 0 ? "" : print(" %+.9g", f.expected_lo));
+  e.error = (f.got - f.expected_hi) - f.expected_lo;
+  e.error_ulp = f.error_ulp;
+  e.bound = f.bound;
+  e.ratio = f.ratio;
+  e.detail = f.detail;
+  return e;
+}
+
+const char* name(CheckStatus s) {
+  switch (s) {
+    case CheckStatus::passed: return "PASSED";
+    case CheckStatus::failed: return "FAILED";
+    case CheckStatus::mistrusted: return "MISTRUSTED";
+    case CheckStatus::not_applicable: return "NOT_APPLICABLE";
+  }
+  return "";
+}
+
+Record blank(const Golden& g, const KernelInfo& info) {
+  Record r;
+  const Case& c = g.the_case;
+  r.kernel = info.name;
+  r.kernel_version = info.version;
+  r.how = info.how;
+  r.contract = to_string(info.contract);
+  r.convention = to_string(info.convention);
+  r.module = info.module;
+  r.device = info.device;
+  r.packages = info.packages;
+  r.case_id = case_id(c);
+  r.family = c.family;
+  if (const Family* f = find_family(c.family)) r.profile = f->profile();
+  r.problem = to_string(c.problem);
+  r.seed = c.seed;
+  for (const Run& run : c.runs) r.token_heads += run.problem.token_heads();
+  r.repro = "gdn-cts verify " + info.how + " --case '" + r.case_id + "'";
+  r.suite_version = kSuiteVersion;
+  r.edition = g.edition;
+  r.golden_hash = content_hash(g);
+  return r;
+}
+
+void set(Record& r, Verdict v, const std::string& reason) {
+  r.verdict = name(v);
+  r.reason = reason;
+}
+
+// Soundness and anti-vacuity only clear the way; these decide.
+bool decides(const CheckResult& c) {
+  return c.check != "soundness" && c.check != "anti_vacuity" && c.status == CheckStatus::passed && c.judged > 0;
+}
+
+void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relations, const KernelInfo& info,
+                const std::vector<Execution>& executions) {
+  const auto start = Clock::now();
+  const CheckInput in{g, relations, info, executions};
+  bool decided = false;
+  const CheckResult* failed = nullptr;
+  const CheckResult* mistrusted = nullptr;
+  std::vector<CheckResult> results;
+  results.reserve(checks().size());
+  for (const Check* check : checks()) {
+    try {
+      results.push_back(check->run(in));
+    } catch (const std::exception& e) {            // a defect of the suite must not read as a pass
+      CheckResult broken;
+      broken.check = check->name();
+      broken.clause = check->clause();
+      broken.status = CheckStatus::mistrusted;
+      broken.message = std::string("the check itself failed: ") + e.what();
+      results.push_back(broken);
+    }
+    const CheckResult& c = results.back();
+    decided = decided || decides(c);
+    if (c.status == CheckStatus::failed && !failed) failed = &c;
+    if (c.status == CheckStatus::mistrusted && !mistrusted) mistrusted = &c;
+  }
+  for (const CheckResult& c : results) {
+    RecordCheck rc;
+    rc.check = c.check;
+    rc.status = name(c.status);
+    rc.clause = c.clause;
+    rc.message = c.message;
+    if (c.worst) rc.worst = element(*c.worst);
+    rc.judged = c.judged;
+    rc.vacuous = c.vacuous;
+    rc.failing = c.failing;
+    rc.metrics = c.metrics;
+    if (c.check == "bound") r.metrics.insert(c.metrics.begin(), c.metrics.end());
+    if (c.status == CheckStatus::failed && c.first && r.first_bad_chunk.empty()) r.first_bad_chunk = std::to_string(c.first->chunk);
+    r.checks.push_back(std::move(rc));
+  }
+  if (failed) set(r, Verdict::failed, failed->check + " (clause " + failed->clause + "): " + failed->message);
+  else if (mistrusted) set(r, Verdict::mistrusted, mistrusted->check + " (clause " + mistrusted->clause + "): " + mistrusted->message);
+  else if (!decided) set(r, Verdict::untested, "no check decided this case");
+  else set(r, Verdict::passed, "");
+  r.check_seconds = since(start);
+}
+
+bool same_inputs(const Case& a, const Case& b) {
+  if (case_id(a) != case_id(b) || a.runs.size() != b.runs.size()) return false;
+  for (std::size_t i = 0; i < a.runs.size(); ++i)
+    if (a.runs[i].name != b.runs[i].name || !(a.runs[i].problem == b.runs[i].problem) || a.runs[i].truth != b.runs[i].truth ||
+        a.runs[i].inputs != b.runs[i].inputs)
+      return false;
+  return true;
+}
+
+}  // namespace
+
+Golden make_golden(const Case& c) {
+  Golden g;
+  g.the_case = c;
+  g.edition = kAccuracyEdition;
+  for (const Run& run : c.runs) g.truths.push_back(run.truth ? oracle(run, &g.stats) : Truth{});
+  return g;
+}
+
+Golden obtain_golden(const Case& c, const std::filesystem::path& cache, const std::function<void(const std::string&)>& note) {
+  if (cache.empty()) return make_golden(c);
+  const std::filesystem::path file = cache / (file_stem(case_id(c)) + ".h5");
+  if (std::filesystem::exists(file)) {
+    std::string why;
+    try {
+      Golden g = read_golden(file);
+      if (g.edition != kAccuracyEdition) why = "made for edition " + g.edition + " of the accuracy standard, this is " + kAccuracyEdition;
+      else if (!same_inputs(g.the_case, c)) why = "its inputs are not those the family makes now";
+      else {
+        g.the_case = c;                            // with its relations, which are not stored
+        return g;
+      }
+    } catch (const BadInput& e) {
+      why = e.what();
+    }
+    if (note) note("golden " + file.string() + " is stale and made again: " + why);
+  }
+  Golden g = make_golden(c);
+  write_golden(cache, g);
+  return g;
+}
+
+Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions) {
+  Record r = blank(g, info);
+  if (executions.size() != c.runs.size()) {
+    set(r, Verdict::untested, "results of " + std::to_string(executions.size()) + " runs for a case of " + std::to_string(c.runs.size()));
+    return r;
+  }
+  for (std::size_t i = 0; i < executions.size(); ++i) {
+    const Execution& e = executions[i];
+    r.kernel_seconds += e.seconds;
+    const std::string reason = "run '" + c.runs[i].name + "': " + e.message;
+    if (!r.verdict.empty()) continue;
+    if (e.outcome == Outcome::not_supported) set(r, Verdict::not_supported, reason);
+    if (e.outcome == Outcome::error || e.outcome == Outcome::crashed) set(r, Verdict::runtime_error, reason);
+    if (e.outcome == Outcome::timeout) set(r, Verdict::timeout, reason);
+  }
+  if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions);
+  return r;
+}
+
+Record judge_case(const Golden& g, const Case& c, KernelSession& kernel) {
+  std::vector<Execution> executions;
+  for (const Run& run : c.runs) {
+    Execution e;
+    e.message = unsupported_reason(kernel.info().capabilities, kernel.info().contract, run);
+    if (!e.message.empty()) e.outcome = Outcome::not_supported;
+    else e = kernel.run(run, case_id(c));
+    const bool ok = e.outcome == Outcome::ok;
+    executions.push_back(std::move(e));
+    if (!ok) break;
+  }
+  executions.resize(c.runs.size());
+  return judge_results(g, c, kernel.info(), executions);
+}
+
+std::vector<std::string> objections(const GateOptions& o, const Capabilities& caps, const std::vector<Record>& records) {
+  std::vector<std::string> list;
+  const bool narrowed = !o.families.empty() || !o.case_ids.empty();
+  struct Shown { std::set<std::string> wanted, passed; std::size_t passes = 0; };
+  std::map<std::string, Shown> required;
+  for (const std::string& profile : o.profiles)
+    for (const Family* f : families())
+      if (!narrowed && f->profile() == profile) required[f->name()];
+  for (const Record& r : records) {
+    const bool claimed = narrowed || std::find(o.profiles.begin(), o.profiles.end(), r.profile) != o.profiles.end();
+    const Problem p = parse_problem(r.problem);
+    if (claimed) {
+      Shown& s = required[r.family];
+      s.wanted.merge(features(p));
+      if (r.verdict == "PASSED") {
+        s.passed.merge(features(p));
+        ++s.passes;
+      }
+    }
+    const bool wrong = r.verdict == "FAILED" || r.verdict == "RUNTIME_ERROR" || r.verdict == "TIMEOUT";
+    if (r.verdict == "PASSED") continue;
+    if (r.verdict == "NOT_SUPPORTED") {
+      // Dtypes and sizes that the kernel does not declare are its own choice; everything else belongs to the profile.
+      if (claimed && exemption(p, caps).empty())
+        list.push_back(r.case_id + " is NOT_SUPPORTED, which profile " + r.profile + " does not exempt: " + r.reason);
+    } else if (wrong || claimed) {
+      list.push_back(r.case_id + " is " + r.verdict + ": " + r.reason);
+    }
+  }
+  for (const auto& [family, s] : required) {
+    if (s.passes == 0) {
+      list.push_back("family " + family + ": no case PASSED");
+      continue;
+    }
+    for (const std::string& f : s.wanted)
+      if (!s.passed.count(f)) list.push_back("family " + family + ": no PASSED case shows '" + f + "'");
+  }
+  if (records.empty()) list.push_back("no case was run");
+  return list;
+}
+
+std::string gate_summary(const GateOptions& o, const std::vector<Record>& records, const std::vector<std::string>& objections) {
+  std::map<std::string, std::size_t> count;
+  for (const Record& r : records) ++count[r.verdict];
+  std::string s = (objections.empty() ? "PASS: " : "FAIL: ") + std::to_string(records.size()) + " cases";
+  for (const auto& [verdict, n] : count) s += ", " + std::to_string(n) + " " + verdict;
+  s += std::string("; level ") + name(o.level);
+  if (o.level == Level::smoke || o.level == Level::ci) s += " (reduced)";
+  if (!o.families.empty() || !o.case_ids.empty()) {
+    s += ", narrowed to the chosen cases";
+  } else {
+    s += ", required:";
+    for (const std::string& p : o.profiles) s += " " + p;
+  }
+  return s;
+}
+
+GateResult run_gate(const GateOptions& o, KernelSession& kernel,
+                    const std::function<void(std::size_t, std::size_t, const Record&)>& progress,
+                    const std::function<void(const std::string&)>& note) {
+  for (const std::string& profile : o.profiles)
+    if (std::none_of(families().begin(), families().end(), [&](const Family* f) { return f->profile() == profile; })) {
+      std::string known;
+      for (const Family* f : families())
+        if (known.find(f->profile()) == std::string::npos) known += " " + f->profile();
+      throw std::invalid_argument("no case family belongs to profile '" + profile + "'; there are:" + known);
+    }
+  const Capabilities& caps = kernel.info().capabilities;
+  std::vector<CaseId> ids;
+  if (!o.case_ids.empty()) {
+    for (const std::string& text : o.case_ids) {
+      ids.push_back(parse_case_id(text));
+      if (!find_family(ids.back().family)) throw std::invalid_argument("unknown case family '" + ids.back().family + "'");
+    }
+  } else {
+    ids = cases_of(o.level, o.seed, o.families);
+    // What a family is there to show must be seen at sizes and dtypes that this kernel declares.
+    for (const Family* f : families()) {
+      std::vector<Problem> all;
+      for (const CaseId& id : ids)
+        if (id.family == f->name()) all.push_back(id.problem);
+      for (Problem& p : missing_problems(all, caps)) ids.push_back({f->name(), std::move(p), o.seed});
+    }
+  }
+  GateResult result;
+  for (const CaseId& id : ids) {
+    const Case c = make_case(id);
+    const auto start = Clock::now();
+    Record r;
+    std::string reason;
+    for (const Run& run : c.runs)
+      if (reason.empty()) reason = unsupported_reason(caps, kernel.info().contract, run);
+    if (!reason.empty()) {                         // no truth is made for what will not be run
+      Golden none;
+      none.the_case = c;
+      none.edition = kAccuracyEdition;
+      r = blank(none, kernel.info());
+      r.golden_hash.clear();
+      set(r, Verdict::not_supported, reason);
+    } else {
+      const Golden g = obtain_golden(c, o.golden_dir, note);
+      const double seconds = since(start);
+      r = judge_case(g, c, kernel);
+      r.golden_seconds = seconds;
+    }
+    r.level = name(o.level);
+    result.records.push_back(r);
+    if (progress) progress(result.records.size(), ids.size(), r);
+    if (o.fail_fast && (r.verdict == "FAILED" || r.verdict == "RUNTIME_ERROR" || r.verdict == "TIMEOUT")) break;
+  }
+  result.objections = objections(o, caps, result.records);
+  result.exit_status = result.objections.empty() ? 0 : 1;
+  result.summary = gate_summary(o, result.records, result.objections);
+  return result;
+}
+
+}  // namespace gdn

@@ -1,0 +1,38 @@
+// Which elements of a run's outputs may be judged (accuracy standard 2.2, 2.3, 2.6), and how one is shown.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "suites/check.h"
+
+namespace gdn {
+
+enum class Standing : std::uint8_t {
+  judged,
+  tainted,   // a non-finite input may reach it: must be written, may hold anything
+  unowned,   // padding, or the final state of an empty sequence where the kernel declares it untouched
+};
+
+// One entry per element of o [T+padding,HV,V] and ht [N,HV,K,V] of the run (ht empty when not wanted).
+struct Standings {
+  std::vector<Standing> o, ht;
+  const std::vector<Standing>& of(std::string_view tensor) const { return tensor == "ht" ? ht : o; }
+};
+Standings standings(const Run& run, const KernelInfo& kernel);
+
+Format format_of(DType t);                         // of a floating dtype
+// hi + lo (|lo| at most half an ulp of hi) rounded once to the format, to nearest even.
+double rounded(double hi, double lo, Format f);
+double ulp_at(double x, Format f);                 // spacing of the format at |x|
+
+// An infinity where the exact value, widened by bound and radius, passes the greatest finite number (2.4).
+bool overflow_allowed(double got, double hi, double bound, double radius, Format f);
+
+// Everything a person wants to see of one element. got: the kernel's tensor.
+Finding finding(const CheckInput& in, std::size_t run, std::string_view tensor, std::int64_t element, double bound);
+// Bound of an element of a run, from CheckInput::bounds.
+double bound_of(const CheckInput& in, std::size_t run, std::string_view tensor, std::int64_t element);
+
+}  // namespace gdn
