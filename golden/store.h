@@ -29,5 +29,7 @@ std::filesystem::path write_golden(const std::filesystem::path& dir, const Golde
 Golden read_golden(const std::filesystem::path& file);             // throws BadInput
 void write_tensors(const std::filesystem::path& file, const std::string& case_id, const Problem& p, const TensorSet& t);
 TensorSet read_tensors(const std::filesystem::path& file, const std::string& group = "/");  // throws BadInput
+// The same numbers in another dtype. Throws std::invalid_argument naming the first element that `want` cannot hold.
+Tensor coerce(const Tensor& t, DType want);
 
 }  // namespace gdn

@@ -1,0 +1,719 @@
+// The golden schema on top of hdf5.h: writer, reader, content hash, and the exchange files. Schema: golden/README.md.
+#include "golden/store.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "golden/atomic_file.h"
+#include "golden/hdf5.h"
+#include "golden/manifest.h"
+#include "golden/sha256.h"
+#include "golden/stream.h"
+#include "reference/standard.h"
+
+namespace gdn {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kSchema = "gdn-golden";
+constexpr const char* kTensorSchema = "gdn-tensors";
+constexpr std::size_t kBlockBytes = 16 << 20;      // of one read while hashing
+
+struct Described { const char *name, *what, *axes, *units; };
+constexpr Described kDescribed[] = {
+    {"q", "queries", "token, key head, key channel", "1"},
+    {"k", "keys", "token, key head, key channel", "1"},
+    {"v", "values", "token, value head, value channel", "1"},
+    {"g", "log decay of the state before the token is read", "token, value head (kda: , key channel)", "natural logarithm of a factor, -inf..0"},
+    {"beta", "write strength", "token, value head", "1, in 0..2"},
+    {"h0", "initial state", "sequence, value head, key channel, value channel", "1"},
+    {"cu_seqlens", "offsets of the sequences along the token axis", "sequence + 1", "tokens"},
+    {"o", "outputs", "token, value head, value channel", "1"},
+    {"ht", "final states", "sequence, value head, key channel, value channel", "1"}};
+
+const Described* described(std::string_view name) {
+  for (const Described& d : kDescribed)
+    if (name == d.name) return &d;
+  return nullptr;
+}
+
+bool is_name(const std::string& s) {
+  if (s.empty() || s.size() > 100 || s[0] == '.') return false;
+  return std::all_of(s.begin(), s.end(), [](unsigned char c) { return std::isalnum(c) || std::strchr("_-.+=", c); });
+}
+
+// ---- what a problem asks of its tensors
+
+struct Wanted { DType dtype; std::vector<std::int64_t> shape; };
+
+// The operations whose tensors the canonical form names; others bring their own and are held to their hashes only.
+bool plain_operation(const Problem& p) { return p.operation == Operation::prefill || p.operation == Operation::decode; }
+
+std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
+  const std::int64_t rows = p.tokens() + p.padding;
+  std::map<std::string, Wanted> w{{"q", {p.io, {rows, p.heads, p.key_dim}}},
+                                  {"k", {p.io, {rows, p.heads, p.key_dim}}},
+                                  {"v", {p.io, {rows, p.value_heads, p.value_dim}}},
+                                  {"g", {p.gate, {rows, p.value_heads}}},
+                                  {"beta", {p.beta, {rows, p.value_heads}}},
+                                  {"cu_seqlens", {DType::i64, {p.sequences() + 1}}}};
+  if (p.rule == Rule::kda) w.at("g").shape.push_back(p.key_dim);
+  if (p.initial_state) w["h0"] = {p.state, {p.sequences(), p.value_heads, p.key_dim, p.value_dim}};
+  return w;
+}
+
+bool optional_input(const std::string& name) { return name == "g" || name == "beta"; }   // a rule may fix them
+
+std::map<std::string, std::vector<std::int64_t>> wanted_truth(const Problem& p) {
+  std::map<std::string, std::vector<std::int64_t>> w{{"o", {p.tokens() + p.padding, p.value_heads, p.value_dim}}};
+  if (p.final_state) w["ht"] = {p.sequences(), p.value_heads, p.key_dim, p.value_dim};
+  return w;
+}
+
+// Empty, or what is wrong with this tensor of this problem.
+std::string mismatch(const Wanted& w, DType dtype, const std::vector<std::int64_t>& shape) {
+  if (shape != w.shape) return "shape " + shape_text(shape) + ", but the problem needs " + shape_text(w.shape);
+  if (dtype != w.dtype) return std::string("stored as ") + name(dtype) + ", but the problem needs " + name(w.dtype);
+  return {};
+}
+
+std::string offsets_mismatch(const Problem& p, const Tensor& cu) {
+  const auto want = p.offsets();
+  for (std::size_t i = 0; i < want.size(); ++i)
+    if (cu.int_at(static_cast<std::int64_t>(i)) != want[i])
+      return "element [" + std::to_string(i) + "] is " + std::to_string(cu.int_at(static_cast<std::int64_t>(i))) + ", but the problem needs " + std::to_string(want[i]);
+  return {};
+}
+
+// Truth that the standard allows: hi+lo normalised, radius a number.
+std::string value_fault(const double* hi, const double* lo, const float* radius, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const char* what = nullptr;
+    if (!(radius[i] >= 0)) what = "radius is negative or NaN";
+    else if (std::isfinite(hi[i]) && (!std::isfinite(lo[i]) || hi[i] + lo[i] != hi[i])) what = "hi + lo is not normalised";
+    else if (std::isfinite(hi[i]) && !std::isfinite(radius[i])) what = "radius is not finite";
+    if (what) return std::string(what) + " at element " + std::to_string(i);
+  }
+  return {};
+}
+
+// ---- content hash
+
+struct Entry { DType dtype; std::vector<std::int64_t> shape; std::string sha256; };
+using Listing = std::map<std::string, Entry>;      // by path
+
+std::string identity_text(const Case& c, const std::string& edition, const OracleStats& s) {
+  std::ostringstream t;
+  t << kSchema << ' ' << kGoldenSchemaVersion << "\nedition " << edition << "\ncase " << case_id(c) << '\n';
+  for (std::size_t i = 0; i < c.runs.size(); ++i)
+    t << "run " << i << ' ' << c.runs[i].name << ' ' << to_string(c.runs[i].problem) << " truth=" << c.runs[i].truth << '\n';
+  t << "stats elements=" << s.elements << " uncertified_fp64=" << s.uncertified_fp64 << " balls=" << s.balls
+    << " multiprecision_heads=" << s.multiprecision_heads << " exact_heads=" << s.exact_heads << '\n';
+  return t.str();
+}
+
+std::string hash_of(const std::string& identity, const Listing& listing) {
+  std::string text = identity;
+  for (const auto& [path, e] : listing) text += "dataset " + path + " " + name(e.dtype) + " " + shape_text(e.shape) + " " + e.sha256 + "\n";
+  return sha256_hex(text);
+}
+
+std::string input_path(const std::string& run, const std::string& tensor) { return "/inputs/" + run + "/" + tensor; }
+std::string truth_path(const std::string& run, const std::string& tensor, const char* part) { return "/truth/" + run + "/" + tensor + "_" + part; }
+
+struct Part { const char* name; DType dtype; const char* what; };
+constexpr Part kParts[] = {{"hi", DType::f64, "high part of the exact value"},
+                           {"lo", DType::f64, "low part of the exact value: value = hi + lo"},
+                           {"radius", DType::f32, "certified |value - (hi + lo)| is at most this; 0 means exact"}};
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string t;
+  for (const std::string& n : names) t += (t.empty() ? "" : " ") + n;
+  return t;
+}
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string w; in >> w;) out.push_back(w);
+  return out;
+}
+
+Case without_tensors(const Case& c) {
+  Case m{c.family, c.problem, c.seed, {}, {}};
+  for (const Run& r : c.runs) m.runs.push_back({r.name, r.problem, {}, r.truth});
+  return m;
+}
+
+void describe(const h5::File& f, hid_t dataset, const std::string& tensor, const std::string& prefix) {
+  const Described* d = described(tensor);
+  const std::string what = d ? d->what : tensor;
+  h5::put_attribute(f, dataset, "description", prefix.empty() ? what : what + ": " + prefix);
+  if (!d) return;
+  h5::put_attribute(f, dataset, "axes", std::string(d->axes));
+  h5::put_attribute(f, dataset, "units", std::string(d->units));
+}
+
+// Calls use(data, bytes) on the whole dataset in row-major order, in blocks of rows.
+template <class Use>
+void for_blocks(const h5::File& f, const h5::Dataset& d, Use use) {
+  std::size_t row = size_of(d.dtype);
+  for (std::size_t i = 1; i < d.shape.size(); ++i) row *= static_cast<std::size_t>(d.shape[i]);
+  const std::int64_t rows = d.shape.empty() ? 1 : d.shape[0];
+  if (row == 0 || rows == 0) return;
+  const std::int64_t step = d.shape.empty() ? 1 : std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes / row));
+  std::vector<std::byte> block(row * static_cast<std::size_t>(std::min(step, rows)));
+  for (std::int64_t r = 0; r < rows; r += step) {
+    const std::int64_t n = std::min(step, rows - r);
+    if (d.shape.empty()) {
+      h5::read(f, d, block.data());
+    } else {
+      std::vector<hsize_t> first(d.shape.size(), 0), count(d.shape.begin(), d.shape.end());
+      first[0] = static_cast<hsize_t>(r);
+      count[0] = static_cast<hsize_t>(n);
+      h5::read(f, d, block.data(), first, count);
+    }
+    use(block.data(), row * static_cast<std::size_t>(n));
+  }
+}
+
+std::string hash_dataset(const h5::File& f, const h5::Dataset& d) {
+  Sha256 h;
+  for_blocks(f, d, [&](const void* p, std::size_t n) { h.add(p, n); });
+  return h.hex();
+}
+
+fs::path make_directory(const fs::path& dir) {
+  const fs::path d = dir.empty() ? fs::path(".") : dir;
+  std::error_code ec;
+  fs::create_directories(d, ec);
+  if (ec && !fs::is_directory(d)) throw BadInput(d.string() + ": cannot make this directory: " + ec.message());
+  return d;
+}
+
+}  // namespace
+
+// ---- GoldenWriter
+
+struct GoldenWriter::State {
+  fs::path dir, target;
+  Case meta;
+  std::string edition, source;
+  Listing listing;                                 // inputs hashed while written; truth when finished
+  struct Output { h5::Id id; std::string path; DType dtype; std::vector<std::int64_t> shape; };
+  struct RunState {
+    std::map<std::string, std::vector<Output>> outputs;   // by tensor: hi, lo, radius
+    std::vector<bool> put;                         // heads; empty when put as a whole
+    bool whole = false;
+  };
+  std::vector<RunState> runs;
+  std::unique_ptr<AtomicFile> atomic;
+  h5::File file;                                   // closed before `atomic` removes it
+
+  void create_truth(std::size_t run, const std::string& tensor, const std::vector<std::int64_t>& shape, std::vector<hsize_t> chunk) {
+    for (const Part& part : kParts) {
+      const std::string path = truth_path(meta.runs[run].name, tensor, part.name);
+      // Enough cache for one chunk of every head, so that heads may come in any order.
+      std::size_t cache = 0;
+      if (!chunk.empty()) {
+        cache = size_of(part.dtype);
+        for (std::size_t i = 0; i < shape.size(); ++i) cache *= i == 1 ? static_cast<std::size_t>(shape[1]) : static_cast<std::size_t>(chunk[i]);
+        cache = std::clamp<std::size_t>(cache + (1 << 20), 1 << 20, 64 << 20);
+      }
+      Output o{h5::create_dataset(file, path, part.dtype, shape, h5::Storage::checked, chunk, cache), path, part.dtype, shape};
+      describe(file, o.id, tensor, part.what);
+      runs[run].outputs[tensor].push_back(std::move(o));
+    }
+  }
+};
+
+GoldenWriter::GoldenWriter(const fs::path& dir, const Case& c, const std::string& edition) : s_(std::make_unique<State>()) {
+  const auto held = h5::lock();
+  const auto contradiction = [&](const std::string& what) { throw std::invalid_argument("golden of " + case_id(c) + ": " + what); };
+  if (c.runs.empty()) contradiction("no runs");
+  std::set<std::string> names;
+  for (const Run& r : c.runs) {
+    if (!is_name(r.name) || !names.insert(r.name).second) contradiction("run name '" + r.name + "' is empty, used twice or has odd characters");
+    if (plain_operation(r.problem)) {
+      for (const auto& [tensor, want] : wanted_inputs(r.problem)) {
+        const auto at = r.inputs.find(tensor);
+        if (at == r.inputs.end()) {
+          if (!optional_input(tensor)) contradiction("run " + r.name + " has no input " + tensor);
+          continue;
+        }
+        std::string bad = mismatch(want, at->second.dtype, at->second.shape);
+        if (bad.empty() && tensor == "cu_seqlens") bad = offsets_mismatch(r.problem, at->second);
+        if (!bad.empty()) contradiction("run " + r.name + ", input " + tensor + ": " + bad);
+      }
+    }
+    for (const auto& [tensor, t] : r.inputs)
+      if (!is_name(tensor)) contradiction("input name '" + tensor + "' has odd characters");
+  }
+
+  s_->dir = make_directory(dir);
+  s_->target = s_->dir / (file_stem(case_id(c)) + ".h5");
+  s_->meta = without_tensors(c);
+  s_->edition = edition;
+  s_->runs.resize(c.runs.size());
+  s_->atomic = std::make_unique<AtomicFile>(s_->target);
+  s_->file = h5::create(s_->atomic->temporary(), s_->target.string());
+  const h5::File& f = s_->file;
+  for (const Run& r : c.runs) {
+    const h5::Id group = h5::create_group(f, "/inputs/" + r.name);
+    std::vector<std::string> tensors;
+    for (const auto& [tensor, t] : r.inputs) tensors.push_back(tensor);
+    h5::put_attribute(f, group, "description", std::string("inputs of one run, canonical layout of the accuracy standard"));
+    h5::put_attribute(f, group, "problem", to_string(r.problem));
+    h5::put_attribute(f, group, "tensors", joined(tensors));
+    h5::put_attribute(f, group, "truth", std::string(r.truth ? "yes" : "no"));
+    for (const auto& [tensor, t] : r.inputs) {
+      const std::string path = input_path(r.name, tensor);
+      const h5::Id d = h5::create_dataset(f, path, t.dtype, t.shape, h5::Storage::packed);
+      describe(f, d, tensor, "");
+      if (!t.data.empty()) h5::write(f, path, d, t.dtype, t.data.data());
+      const std::string sha = sha256_hex(t.data.data(), t.data.size());
+      h5::put_attribute(f, d, "sha256", sha);
+      s_->listing[path] = {t.dtype, t.shape, sha};
+    }
+  }
+}
+
+GoldenWriter::~GoldenWriter() {
+  const auto held = h5::lock();
+  s_.reset();
+}
+
+void GoldenWriter::set_source(const std::string& text) { s_->source = text; }
+
+void GoldenWriter::put_head(std::size_t run, std::int64_t n, std::int64_t hv, const HeadTruth& h) {
+  const auto held = h5::lock();
+  const Problem& p = s_->meta.runs.at(run).problem;
+  State::RunState& r = s_->runs[run];
+  if (r.whole || n < 0 || n >= p.sequences() || hv < 0 || hv >= p.value_heads) throw std::logic_error("put_head: no such head");
+  if (r.put.empty()) {
+    r.put.assign(static_cast<std::size_t>(p.sequences() * p.value_heads), false);
+    // One head a chunk, at most 1 MiB, and at most 32 MiB over all heads, which the chunk cache holds.
+    for (const auto& [tensor, shape] : wanted_truth(p)) {
+      std::vector<hsize_t> chunk(shape.begin(), shape.end());
+      chunk[1] = 1;
+      const hsize_t row = 8 * chunk.back(), heads = static_cast<hsize_t>(p.value_heads);
+      if (tensor == "o") {
+        chunk[0] = std::clamp<hsize_t>(std::min<hsize_t>((1 << 20) / row, (32 << 20) / (row * heads)), 1, std::max<hsize_t>(1, chunk[0]));
+      } else {
+        chunk[0] = 1;
+        chunk[2] = std::clamp<hsize_t>((1 << 20) / row, 1, chunk[2]);
+      }
+      s_->create_truth(run, tensor, shape, std::move(chunk));
+    }
+  }
+  const auto put = [&](const std::string& tensor, const TruthTensor& t, const std::vector<hsize_t>& first, const std::vector<hsize_t>& count) {
+    std::size_t size = 1;
+    for (hsize_t d : count) size *= static_cast<std::size_t>(d);
+    if (t.hi.size() != size || t.lo.size() != size || t.radius.size() != size) throw std::logic_error("put_head: " + tensor + " has the wrong size");
+    if (size == 0) return;
+    const std::string bad = value_fault(t.hi.data(), t.lo.data(), t.radius.data(), size);
+    if (!bad.empty()) throw std::logic_error("put_head: " + tensor + ": " + bad);
+    const void* data[] = {t.hi.data(), t.lo.data(), t.radius.data()};
+    auto& outputs = r.outputs.at(tensor);
+    for (std::size_t i = 0; i < 3; ++i) h5::write(s_->file, outputs[i].path, outputs[i].id, outputs[i].dtype, data[i], first, count);
+  };
+  const auto U = [](std::int64_t x) { return static_cast<hsize_t>(x); };
+  const std::int64_t first = p.offsets()[static_cast<std::size_t>(n)], T = p.lengths[static_cast<std::size_t>(n)];
+  put("o", h.o, {U(first), U(hv), 0}, {U(T), 1, U(p.value_dim)});
+  if (p.final_state) put("ht", h.ht, {U(n), U(hv), 0, 0}, {1, 1, U(p.key_dim), U(p.value_dim)});
+  r.put[static_cast<std::size_t>(n * p.value_heads + hv)] = true;
+}
+
+void GoldenWriter::put_truth(std::size_t run, const Truth& truth) {
+  const auto held = h5::lock();
+  const Problem& p = s_->meta.runs.at(run).problem;
+  State::RunState& r = s_->runs[run];
+  if (!r.put.empty() || r.whole) throw std::logic_error("put_truth: the run has its truth already");
+  r.whole = true;
+  const auto contradiction = [&](const std::string& what) {
+    throw std::invalid_argument("golden of " + case_id(s_->meta) + ": truth of run " + s_->meta.runs[run].name + ": " + what);
+  };
+  if (plain_operation(p))
+    for (const auto& [tensor, shape] : wanted_truth(p)) {
+      const auto at = truth.find(tensor);
+      if (at == truth.end()) contradiction("no " + tensor);
+      if (at->second.shape != shape) contradiction(tensor + " has shape " + shape_text(at->second.shape) + ", but the problem needs " + shape_text(shape));
+    }
+  for (const auto& [tensor, t] : truth) {
+    if (!is_name(tensor)) contradiction("tensor name '" + tensor + "' has odd characters");
+    std::size_t size = 1;
+    for (std::int64_t d : t.shape) size *= static_cast<std::size_t>(d);
+    if (t.hi.size() != size || t.lo.size() != size || t.radius.size() != size) contradiction(tensor + ": hi, lo and radius must have " + std::to_string(size) + " elements");
+    const std::string bad = value_fault(t.hi.data(), t.lo.data(), t.radius.data(), size);
+    if (!bad.empty()) contradiction(tensor + ": " + bad);
+    s_->create_truth(run, tensor, t.shape, {});
+    const void* data[] = {t.hi.data(), t.lo.data(), t.radius.data()};
+    auto& outputs = r.outputs.at(tensor);
+    if (size > 0)
+      for (std::size_t i = 0; i < 3; ++i) h5::write(s_->file, outputs[i].path, outputs[i].id, outputs[i].dtype, data[i]);
+  }
+}
+
+fs::path GoldenWriter::finish(const OracleStats& stats) {
+  const auto held = h5::lock();
+  h5::File& f = s_->file;
+  for (std::size_t i = 0; i < s_->runs.size(); ++i) {
+    State::RunState& r = s_->runs[i];
+    const Run& run = s_->meta.runs[i];
+    const bool complete = r.whole || (!r.put.empty() && std::find(r.put.begin(), r.put.end(), false) == r.put.end());
+    if (run.truth != (r.whole || !r.put.empty()) || (run.truth && !complete)) throw std::logic_error("golden of " + case_id(s_->meta) + ": run " + run.name + " has not the truth it should have");
+    if (!run.truth) continue;
+    const h5::Id group = h5::open_group(f, "/truth/" + run.name);
+    std::vector<std::string> tensors;
+    for (auto& [tensor, outputs] : r.outputs) {
+      tensors.push_back(tensor);
+      for (State::Output& o : outputs) {
+        h5::Dataset d{std::move(o.id), h5::Id(), o.path, o.dtype, o.shape};
+        d.type = h5::Id(H5Dget_type(d.id));
+        const std::string sha = hash_dataset(f, d);
+        h5::put_attribute(f, d.id, "sha256", sha);
+        s_->listing[o.path] = {o.dtype, o.shape, sha};
+      }
+    }
+    h5::put_attribute(f, group, "description", std::string("expected outputs of the run of the same name, as hi + lo with a certified radius"));
+    h5::put_attribute(f, group, "tensors", joined(tensors));
+  }
+  const std::string hash = hash_of(identity_text(s_->meta, s_->edition, stats), s_->listing);
+  {
+    const h5::Id root = h5::open_group(f, "/");
+    const Case& c = s_->meta;
+    std::vector<std::string> runs;
+    for (const Run& r : c.runs) runs.push_back(r.name);
+    h5::put_attribute(f, root, "schema", std::string(kSchema));
+    h5::put_attribute(f, root, "schema_version", std::int64_t{kGoldenSchemaVersion});
+    h5::put_attribute(f, root, "description", std::string("certified golden data of one case for Gated DeltaNet kernels"));
+    h5::put_attribute(f, root, "edition", s_->edition);
+    h5::put_attribute(f, root, "suite_version", std::string(kSuiteVersion));
+    h5::put_attribute(f, root, "case_id", case_id(c));
+    h5::put_attribute(f, root, "family", c.family);
+    h5::put_attribute(f, root, "problem", to_string(c.problem));
+    h5::put_attribute(f, root, "seed", c.seed);
+    h5::put_attribute(f, root, "runs", joined(runs));
+    if (!s_->source.empty()) h5::put_attribute(f, root, "source", s_->source);
+    h5::put_attribute(f, root, "elements", stats.elements);
+    h5::put_attribute(f, root, "uncertified_fp64", stats.uncertified_fp64);
+    h5::put_attribute(f, root, "balls", stats.balls);
+    h5::put_attribute(f, root, "multiprecision_heads", stats.multiprecision_heads);
+    h5::put_attribute(f, root, "exact_heads", stats.exact_heads);
+    h5::put_attribute(f, root, "content_sha256", hash);
+  }
+  s_->runs.clear();                                // closes what is still open
+  h5::flush_and_close(f);
+  std::error_code ec;
+  const auto bytes = fs::file_size(s_->atomic->temporary(), ec);
+  s_->atomic->commit();
+  add_to_manifest(s_->dir, s_->target.filename().string(), {case_id(s_->meta), hash, s_->edition, ec ? 0 : bytes});
+  return s_->target;
+}
+
+// ---- GoldenReader
+
+struct GoldenReader::State {
+  h5::File file;
+  Case meta;
+  std::string edition, hash;
+  OracleStats stats;
+  Listing listing;                                 // hashes as the datasets say
+  std::vector<std::vector<std::string>> inputs, truths;   // tensor names per run
+
+  std::string text(hid_t object, const std::string& where, const std::string& name) const {
+    const auto t = h5::text_attribute(file, object, where, name);
+    if (!t) file.fail(where, "attribute " + name + " is missing");
+    return *t;
+  }
+  std::int64_t integer(hid_t object, const std::string& where, const std::string& name) const {
+    const auto t = h5::int_attribute(file, object, where, name);
+    if (!t) file.fail(where, "attribute " + name + " is missing");
+    return *t;
+  }
+  void check_dataset(const std::string& path, const Wanted* want) {
+    const h5::Dataset d = h5::open_dataset(file, path);
+    if (want) {
+      const std::string bad = mismatch(*want, d.dtype, d.shape);
+      if (!bad.empty()) file.fail("dataset " + path, bad);
+    }
+    listing[path] = {d.dtype, d.shape, text(d.id, "dataset " + path, "sha256")};
+  }
+  // The names that a group says it holds; only these are ever looked at.
+  std::vector<std::string> tensors(hid_t group, const std::string& where) const {
+    auto names = words(text(group, where, "tensors"));
+    std::sort(names.begin(), names.end());
+    if (names.size() > 1000 || std::adjacent_find(names.begin(), names.end()) != names.end() || !std::all_of(names.begin(), names.end(), is_name))
+      file.fail(where, "attribute tensors is not a list of names");
+    return names;
+  }
+  Tensor verified(const std::string& path) const {
+    Tensor t = h5::read_tensor(file, h5::open_dataset(file, path));
+    check_hash(path, sha256_hex(t.data.data(), t.data.size()));
+    return t;
+  }
+  void check_hash(const std::string& path, const std::string& sha) const {
+    if (sha != listing.at(path).sha256) file.fail("dataset " + path, "content does not match its SHA-256");
+  }
+  void check_offsets(std::size_t run, const Tensor& cu) const {
+    const std::string bad = plain_operation(meta.runs[run].problem) ? offsets_mismatch(meta.runs[run].problem, cu) : std::string{};
+    if (!bad.empty()) file.fail("dataset " + input_path(meta.runs[run].name, "cu_seqlens"), bad);
+  }
+  void check_values(std::size_t run, const std::string& tensor, const TruthTensor& t) const {
+    const std::string bad = value_fault(t.hi.data(), t.lo.data(), t.radius.data(), t.hi.size());
+    if (!bad.empty()) file.fail("dataset " + truth_path(meta.runs[run].name, tensor, "radius"), bad);
+  }
+};
+
+GoldenReader::GoldenReader(const fs::path& path) : s_(std::make_unique<State>()) {
+  const auto held = h5::lock();
+  State& s = *s_;
+  s.file = h5::open_readonly(path);
+  const h5::File& f = s.file;
+  const h5::Id root = h5::open_group(f, "/");
+  const auto schema = h5::text_attribute(f, root, "group /", "schema");
+  if (!schema || *schema != kSchema) f.fail("is not a golden file (no attribute schema = " + std::string(kSchema) + ")");
+  const std::int64_t version = s.integer(root, "group /", "schema_version");
+  if (version < 1 || version > kGoldenSchemaVersion)
+    f.fail("golden schema version " + std::to_string(version) + " is newer than " + std::to_string(kGoldenSchemaVersion) + ", the newest this program reads");
+  s.edition = s.text(root, "group /", "edition");
+  s.hash = s.text(root, "group /", "content_sha256");
+  s.stats = {s.integer(root, "group /", "elements"), s.integer(root, "group /", "uncertified_fp64"), s.integer(root, "group /", "balls"),
+             s.integer(root, "group /", "multiprecision_heads"), s.integer(root, "group /", "exact_heads")};
+  const std::string id = s.text(root, "group /", "case_id");
+  const auto problem_of = [&](const std::string& where, const std::string& text) {
+    try {
+      return parse_problem(text);
+    } catch (const std::invalid_argument& e) {
+      f.fail(where, e.what());
+    }
+  };
+  s.meta.family = s.text(root, "group /", "family");
+  s.meta.problem = problem_of("group /", s.text(root, "group /", "problem"));
+  s.meta.seed = static_cast<std::uint64_t>(s.integer(root, "group /", "seed"));
+  if (case_id(s.meta) != id) f.fail("group /", "case_id, family, problem and seed contradict each other");
+  const auto runs = words(s.text(root, "group /", "runs"));
+  if (runs.empty() || runs.size() > 100000 || !std::all_of(runs.begin(), runs.end(), is_name) || std::set<std::string>(runs.begin(), runs.end()).size() != runs.size())
+    f.fail("group /", "attribute runs is not a list of names");
+  for (const std::string& run : runs) {
+    const std::string where = "group /inputs/" + run;
+    const h5::Id group = h5::open_group(f, "/inputs/" + run);
+    const Problem p = problem_of(where, s.text(group, where, "problem"));
+    const std::string truth = s.text(group, where, "truth");
+    if (truth != "yes" && truth != "no") f.fail(where, "attribute truth is neither yes nor no");
+    s.meta.runs.push_back({run, p, {}, truth == "yes"});
+
+    const auto names = s.tensors(group, where);
+    const auto wanted = plain_operation(p) ? wanted_inputs(p) : std::map<std::string, Wanted>{};
+    for (const auto& [tensor, want] : wanted)
+      if (!optional_input(tensor) && !std::binary_search(names.begin(), names.end(), tensor)) f.fail("dataset " + input_path(run, tensor), "missing");
+    for (const std::string& tensor : names) {
+      const auto want = wanted.find(tensor);
+      s.check_dataset(input_path(run, tensor), want == wanted.end() ? nullptr : &want->second);
+    }
+    s.inputs.push_back(names);
+    s.truths.emplace_back();
+    if (truth == "no") continue;
+    const std::string truth_where = "group /truth/" + run;
+    const h5::Id truth_group = h5::open_group(f, "/truth/" + run);
+    s.truths.back() = s.tensors(truth_group, truth_where);
+    const auto shapes = plain_operation(p) ? wanted_truth(p) : std::map<std::string, std::vector<std::int64_t>>{};
+    for (const auto& [tensor, shape] : shapes)
+      if (!std::binary_search(s.truths.back().begin(), s.truths.back().end(), tensor)) f.fail("dataset " + truth_path(run, tensor, "hi"), "missing");
+    for (const std::string& tensor : s.truths.back()) {
+      Wanted want;
+      const auto shape = shapes.find(tensor);
+      want.shape = shape != shapes.end() ? shape->second : h5::open_dataset(f, truth_path(run, tensor, "hi")).shape;
+      for (const Part& part : kParts) {
+        want.dtype = part.dtype;
+        s.check_dataset(truth_path(run, tensor, part.name), &want);
+      }
+    }
+  }
+  // The datasets' own words add up to the content hash, or some name, type, shape or hash was exchanged.
+  if (hash_of(identity_text(s.meta, s.edition, s.stats), s.listing) != s.hash) f.fail("group /", "identity and dataset hashes do not match content_sha256");
+}
+
+GoldenReader::~GoldenReader() {
+  const auto held = h5::lock();
+  s_.reset();
+}
+
+const Case& GoldenReader::meta() const { return s_->meta; }
+const std::string& GoldenReader::edition() const { return s_->edition; }
+const std::string& GoldenReader::content_hash() const { return s_->hash; }
+const OracleStats& GoldenReader::stats() const { return s_->stats; }
+std::size_t GoldenReader::datasets() const { return s_->listing.size(); }
+
+void GoldenReader::verify_hashes() {
+  const auto held = h5::lock();
+  for (const auto& [path, entry] : s_->listing) s_->check_hash(path, hash_dataset(s_->file, h5::open_dataset(s_->file, path)));
+}
+
+Run GoldenReader::run(std::size_t index) {
+  const auto held = h5::lock();
+  Run r = s_->meta.runs.at(index);
+  for (const std::string& tensor : s_->inputs[index]) r.inputs[tensor] = s_->verified(input_path(r.name, tensor));
+  if (const auto cu = r.inputs.find("cu_seqlens"); cu != r.inputs.end()) s_->check_offsets(index, cu->second);
+  return r;
+}
+
+HeadTruth GoldenReader::head_truth(std::size_t run, std::int64_t n, std::int64_t hv) {
+  const auto held = h5::lock();
+  const Run& r = s_->meta.runs.at(run);
+  const Problem& p = r.problem;
+  const auto U = [](std::int64_t x) { return static_cast<hsize_t>(x); };
+  const auto get = [&](const std::string& tensor, std::vector<std::int64_t> shape, const std::vector<hsize_t>& first, const std::vector<hsize_t>& count) {
+    TruthTensor t;
+    t.shape = std::move(shape);
+    std::size_t size = 1;
+    for (hsize_t d : count) size *= static_cast<std::size_t>(d);
+    t.hi.resize(size);
+    t.lo.resize(size);
+    t.radius.resize(size);
+    void* data[] = {t.hi.data(), t.lo.data(), t.radius.data()};
+    for (std::size_t i = 0; size && i < 3; ++i) h5::read(s_->file, h5::open_dataset(s_->file, truth_path(r.name, tensor, kParts[i].name)), data[i], first, count);
+    s_->check_values(run, tensor, t);
+    return t;
+  };
+  const std::int64_t first = p.offsets()[static_cast<std::size_t>(n)], T = p.lengths[static_cast<std::size_t>(n)];
+  HeadTruth h;
+  h.o = get("o", {T, p.value_dim}, {U(first), U(hv), 0}, {U(T), 1, U(p.value_dim)});
+  if (p.final_state) h.ht = get("ht", {p.key_dim, p.value_dim}, {U(n), U(hv), 0, 0}, {1, 1, U(p.key_dim), U(p.value_dim)});
+  return h;
+}
+
+Golden GoldenReader::all() {
+  const auto held = h5::lock();
+  Golden g;
+  g.the_case = s_->meta;
+  g.edition = s_->edition;
+  g.stats = s_->stats;
+  g.truths.resize(s_->meta.runs.size());
+  for (std::size_t i = 0; i < s_->meta.runs.size(); ++i) {
+    g.the_case.runs[i] = run(i);
+    for (const std::string& tensor : s_->truths[i]) {
+      const auto part = [&](const Part& p) { return s_->verified(truth_path(s_->meta.runs[i].name, tensor, p.name)); };
+      TruthTensor t;
+      const Tensor hi = part(kParts[0]);
+      t.shape = hi.shape;
+      const auto copy = [](const Tensor& from, auto& to) {
+        to.resize(static_cast<std::size_t>(from.size()));
+        if (!to.empty()) std::memcpy(to.data(), from.data.data(), from.data.size());
+      };
+      copy(hi, t.hi);
+      copy(part(kParts[1]), t.lo);
+      copy(part(kParts[2]), t.radius);
+      s_->check_values(i, tensor, t);
+      g.truths[i][tensor] = std::move(t);
+    }
+  }
+  return g;
+}
+
+// ---- store.h
+
+std::string content_hash(const Golden& g) {
+  Listing listing;
+  for (const Run& r : g.the_case.runs)
+    for (const auto& [tensor, t] : r.inputs) listing[input_path(r.name, tensor)] = {t.dtype, t.shape, sha256_hex(t.data.data(), t.data.size())};
+  for (std::size_t i = 0; i < g.truths.size(); ++i)
+    for (const auto& [tensor, t] : g.truths[i]) {
+      const std::string& run = g.the_case.runs.at(i).name;
+      listing[truth_path(run, tensor, "hi")] = {DType::f64, t.shape, sha256_hex(t.hi.data(), t.hi.size() * 8)};
+      listing[truth_path(run, tensor, "lo")] = {DType::f64, t.shape, sha256_hex(t.lo.data(), t.lo.size() * 8)};
+      listing[truth_path(run, tensor, "radius")] = {DType::f32, t.shape, sha256_hex(t.radius.data(), t.radius.size() * 4)};
+    }
+  return hash_of(identity_text(g.the_case, g.edition, g.stats), listing);
+}
+
+fs::path write_golden(const fs::path& dir, const Golden& g) {
+  GoldenWriter w(dir, g.the_case, g.edition);
+  for (std::size_t i = 0; i < g.the_case.runs.size(); ++i)
+    if (g.the_case.runs[i].truth) {
+      if (i >= g.truths.size()) throw std::invalid_argument("golden of " + case_id(g.the_case) + ": run " + g.the_case.runs[i].name + " has no truth");
+      w.put_truth(i, g.truths[i]);
+    }
+  return w.finish(g.stats);
+}
+
+Golden read_golden(const fs::path& file) {
+  try {
+    return GoldenReader(file).all();
+  } catch (const std::bad_alloc&) {
+    throw BadInput(file.string() + ": does not fit into memory");
+  }
+}
+
+void write_tensors(const fs::path& file, const std::string& id, const Problem& p, const TensorSet& tensors) {
+  const auto held = h5::lock();
+  AtomicFile atomic(file, false);
+  h5::File f = h5::create(atomic.temporary(), file.string());
+  {
+    const h5::Id root = h5::open_group(f, "/");
+    h5::put_attribute(f, root, "schema", std::string(kTensorSchema));
+    h5::put_attribute(f, root, "schema_version", std::int64_t{kGoldenSchemaVersion});
+    h5::put_attribute(f, root, "case_id", id);
+    h5::put_attribute(f, root, "problem", to_string(p));
+  }
+  for (const auto& [tensor, t] : tensors) {
+    const h5::Id d = h5::create_dataset(f, "/" + tensor, t.dtype, t.shape, h5::Storage::plain);
+    describe(f, d, tensor, "");
+    if (!t.data.empty()) h5::write(f, "/" + tensor, d, t.dtype, t.data.data());
+  }
+  h5::flush_and_close(f);
+  atomic.commit();
+}
+
+TensorSet read_tensors(const fs::path& file, const std::string& group) {
+  const auto held = h5::lock();
+  const h5::File f = h5::open_readonly(file);
+  TensorSet out;
+  for (const std::string& tensor : h5::members(f, group)) {
+    const std::string path = (group.empty() || group.back() != '/' ? group + "/" : group) + tensor;
+    out[tensor] = h5::read_tensor(f, h5::open_dataset(f, path));
+  }
+  return out;
+}
+
+namespace {
+std::string index_text(const std::vector<std::int64_t>& shape, std::int64_t i) {
+  std::vector<std::int64_t> at(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    at[d] = i % shape[d];
+    i /= shape[d];
+  }
+  return shape_text(at);
+}
+std::string number_text(double x) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.17g (%a)", x, x);
+  return text;
+}
+}  // namespace
+
+Tensor coerce(const Tensor& t, DType want) {
+  if (t.dtype == want) return t;
+  if (is_floating(t.dtype) != is_floating(want)) throw std::invalid_argument(std::string("is ") + name(t.dtype) + ", not " + name(want));
+  Tensor out(want, t.shape);
+  for (std::int64_t i = 0, n = t.size(); i < n; ++i) {
+    if (!is_floating(want)) {
+      const std::int64_t x = t.int_at(i);
+      if (want == DType::i32 && (x < std::numeric_limits<std::int32_t>::min() || x > std::numeric_limits<std::int32_t>::max()))
+        throw std::invalid_argument("element " + index_text(t.shape, i) + " is " + std::to_string(x) + ", which int32 cannot hold");
+      out.set_bits(i, static_cast<std::uint64_t>(x));
+      continue;
+    }
+    const double x = t.at(i);
+    out.set(i, x);
+    const double y = out.at(i);
+    if (!(x == y || (std::isnan(x) && std::isnan(y))))
+      throw std::invalid_argument("element " + index_text(t.shape, i) + " is " + number_text(x) + ", which " + name(want) + " cannot hold");
+  }
+  return out;
+}
+
+}  // namespace gdn
