@@ -65,7 +65,8 @@ struct Execution {
 // number in some formats, so each dtype has its own pattern).
 std::uint64_t poison_bits(DType t);
 
-struct SessionOptions { double timeout_seconds = 60; int threads = 0; };
+// timeout: of one call. start: of a process adapter up to its declaration (importing a framework takes seconds).
+struct SessionOptions { double timeout_seconds = 60; int threads = 0; double start_seconds = 120; };
 
 class KernelSession {
  public:

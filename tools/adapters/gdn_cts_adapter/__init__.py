@@ -1,0 +1,180 @@
+"""Gate a Python kernel with GDN-CTS: one function, one declaration, serve().
+
+    from gdn_cts_adapter import serve, round_output
+
+    def run(problem, q, k, v, g, beta, scale, h0, cu_seqlens):
+        ...                                  # numpy in; torch.from_numpy and the like from here on
+        return round_output(problem, o), ht
+
+    serve(run, {"name": "my_kernel", "contract": "bf16-chunk", "capabilities": "ops=prefill;io=bf16;varlen;h0;ht"})
+
+The suite starts the program once and talks to it over stdin and stdout (protocol: README.md beside this package).
+Needs numpy and h5py only.
+"""
+import json
+import os
+import sys
+import time
+import traceback
+
+import h5py
+import numpy as np
+
+PROTOCOL = 1
+__all__ = ["NotSupported", "Problem", "round_output", "round_to", "serve"]
+
+
+class NotSupported(Exception):
+    """Raised by a run function for what its kernel cannot do; the text is shown as the reason."""
+
+
+class Problem:
+    """A problem parsed from its canonical text, for example prefill/n2_t64+3_h1_hv2_k64_v64/bf16/h0.
+
+    operation, rule, io, gate, beta, state: strings ("bf16"); lengths: tokens of each sequence; heads, value_heads,
+    key_dim, value_dim, padding (rows past the last sequence); initial_state, final_state: bool; text.
+    """
+
+    def __init__(self, text):
+        self.text = text
+        parts = text.split("/")
+        self.operation, shape, self.io = parts[:3]
+        fields = dict(zip("n t h hv k v".split(), shape.split("_")))
+        numbers = {name: field[len(name):] for name, field in fields.items()}
+        count = int(numbers["n"])
+        self.lengths = []
+        for item in numbers["t"].split("+"):
+            length, _, repeat = item.partition("x")
+            self.lengths += [int(length)] * int(repeat or 1)
+        if "+" not in numbers["t"] and "x" not in numbers["t"]:
+            self.lengths *= count
+        self.heads, self.value_heads = int(numbers["h"]), int(numbers["hv"])
+        self.key_dim, self.value_dim = int(numbers["k"]), int(numbers["v"])
+        self.gate = self.beta = self.state = "fp32"
+        self.initial_state, self.final_state = False, True
+        self.padding, self.rule = 0, "gated_delta"
+        for option in parts[3].split(",") if len(parts) > 3 else []:
+            key, _, value = option.partition("=")
+            if key == "h0":
+                self.initial_state = True
+            elif key == "noht":
+                self.final_state = False
+            elif key in ("g", "beta", "state", "rule"):
+                setattr(self, "gate" if key == "g" else key, value)
+            elif key == "pad":
+                self.padding = int(value)
+
+    @property
+    def tokens(self):
+        return sum(self.lengths)
+
+
+def _round_to_bf16(x):
+    if x.dtype == np.float64:  # to odd in float32 first, so that the second rounding sees what the first dropped
+        with np.errstate(over="ignore"):
+            nearest = x.astype(np.float32)
+        bits = nearest.view(np.uint32).copy()
+        with np.errstate(invalid="ignore"):
+            bits -= (np.abs(nearest) > np.abs(x)).astype(np.uint32)
+            bits |= (nearest.astype(np.float64) != x).astype(np.uint32) & ~np.isnan(x)
+    else:
+        bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)
+    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    return np.where(nan, np.uint32(0x7FC00000), rounded).astype(np.uint32).view(np.float32)
+
+
+def round_to(x, fmt):
+    """x rounded to nearest even to "bf16", "fp16" or "fp32", as a float array that holds exactly those values."""
+    x = np.asarray(x)
+    if fmt == "bf16":
+        return _round_to_bf16(x)
+    if fmt == "fp16":
+        with np.errstate(over="ignore"):
+            return x.astype(np.float16)
+    if fmt == "fp32":
+        with np.errstate(over="ignore"):
+            return x.astype(np.float32)
+    raise NotSupported(f"no rounding to {fmt} in this package")
+
+
+def round_output(problem, o):
+    """o rounded to the io dtype of the problem; for kernels that leave the last rounding to their caller."""
+    return round_to(o, problem.io)
+
+
+def _declaration(declaration):
+    d = dict(declaration() if callable(declaration) else declaration)
+    packages = {"python": sys.version.split()[0], "numpy": np.__version__, "h5py": h5py.__version__}
+    packages.update(d.get("packages", {}))
+    return {**d, "gdn_cts": PROTOCOL, "packages": packages}
+
+
+def _reason(error):
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text} ({os.path.basename(where.filename)}:{where.lineno})"
+
+
+def _answer(run, request, module):
+    with h5py.File(request["inputs"], "r") as f:
+        inputs = {name: f[name][...] for name in f if isinstance(f[name], h5py.Dataset)}
+    problem = Problem(request["problem"])
+    before = {name: a.copy() for name, a in inputs.items()}
+    names = ("q", "k", "v", "g", "beta")
+    begin = time.perf_counter()
+    o, ht = run(problem, *(inputs.get(n) for n in names), request["scale"], inputs.get("h0"), inputs["cu_seqlens"])
+    seconds = time.perf_counter() - begin
+    changed = [n for n, a in inputs.items() if a.tobytes() != before[n].tobytes()]
+    with h5py.File(request["outputs"], "w") as f:
+        f["o"] = np.asarray(o)
+        if problem.final_state:
+            f["ht"] = np.asarray(ht)
+    answer = {"status": "ok", "message": "", "seconds": seconds, "violations": [f"input {n} changed" for n in changed]}
+    if module:
+        answer["module"] = module() if callable(module) else module
+    return answer
+
+
+def serve(run, declaration):
+    """Answers the suite until it closes our stdin.
+
+    run(problem, q, k, v, g, beta, scale, h0, cu_seqlens) -> (o, ht). Arrays are numpy, in the declared convention;
+    bf16 arrives as float32 holding exactly the bf16 values; h0 is None when the state starts at zero; a tensor that
+    the rule fixes is None. o and ht: arrays of the values of the io and state dtype (round_output helps); ht may be
+    None where problem.final_state is False. An exception is an error of that case, NotSupported its reason.
+
+    declaration: dict, or a function that returns one (called when the suite asks, so that a failing import is
+    reported in one line). Keys: name, and as in kernels/gdn_kernel.h: version, description, convention, contract,
+    capabilities, properties; module (a string or function: what really ran), packages (versions), device.
+    """
+    # Only answers may reach stdout, whatever libraries print.
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(message):
+        channel.write(json.dumps(message) + "\n")
+        channel.flush()
+
+    module = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "hello" in request:
+            try:
+                answer = _declaration(declaration)
+                module = answer.get("module")
+                if callable(module):
+                    answer["module"] = module()
+            except Exception as error:  # the suite shows it, and stops
+                traceback.print_exc()
+                answer = {"gdn_cts": PROTOCOL, "error": _reason(error)}
+            say(answer)
+            continue
+        try:
+            answer = _answer(run, request, module)
+        except NotSupported as reason:
+            answer = {"status": "not_supported", "message": str(reason)}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"status": "error", "message": _reason(error)}
+        say({"id": request["id"], **answer})
