@@ -1,0 +1,353 @@
+// The chunkwise form, once, as a template over the arithmetic: scalar type, rounding at the storage points of a
+// precision contract, chunk size. With a wide scalar and no rounding it is the oracle's second algorithm; with float
+// or double and the contract's rounding it is the model of a chunkwise kernel.
+// Formulas: reference/README.md, chunkwise form. Rows of a chunk are r = 0..n-1, G_r the sum of gates up to row r.
+//
+// A Policy brings
+//   Real                                        the scalar: constructible from double, with + - *
+//   static constexpr bool kGateProducts         decays as products of e^g (exact kind) instead of e^(G_i - G_j)
+//   Real exp(Real x)                            x <= 0 or NaN, -inf included
+//   bool starts_anew(double g)                  reset_safe sums start again after such a gate
+//   void store(Point, Real* x, count)           rounds in place
+//   void accumulate(Real* c, const Real* a, stride_a, const Real* b, stride_b, terms, width)
+//                                               c[j] += sum_t a[t stride_a] b[t stride_b + j], t ascending
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "reference/contract.h"
+#include "reference/head.h"
+
+namespace gdn {
+
+template <class Policy>
+class Chunkwise {
+ public:
+  using Real = typename Policy::Real;
+  using Index = std::int64_t;
+
+  Chunkwise(const Contract& c, const HeadInputs& in, Policy& policy) : c_(c), in_(in), p_(policy), K_(in.K), V_(in.V) {
+    has_gate_ = !in.g.empty() && in.rule != Rule::delta && in.rule != Rule::linear;
+    has_delta_ = in.rule == Rule::gated_delta || in.rule == Rule::delta || in.rule == Rule::kda;
+    gates_ = in.rule == Rule::kda && has_gate_ ? K_ : 1;
+    scaled_q_ = gates_ > 1 || narrow(Point::q_scaled);
+    scaled_k_ = gates_ > 1 || narrow(Point::k_scaled);
+    const Index C = std::min<Index>(c.chunk, std::max<Index>(in.T, 1));
+    for (auto* x : {&k_, &q_, &bk_, &w_, &ks_}) x->assign(size(C * K_), Real(0));
+    kt_.assign(size(K_ * C), Real(0));
+    for (auto* x : {&v_, &b_, &vn_, &vno_, &vns_, &o1_, &o2_}) x->assign(size(C * V_), Real(0));
+    for (auto* x : {&kk_, &qk_, &decay_, &l_, &m_, &t_}) x->assign(size(C * C), Real(0));
+    for (auto* x : {&first_, &last_, &sum_}) x->assign(size(C * gates_), Real(0));
+    beta_.assign(size(C), Real(1));
+    sop_.assign(size(K_ * V_), Real(0));
+    pair_.assign(size(gates_), Real(0));
+  }
+
+  // Tokens [begin, end), one call: chunks are counted from begin. state [K,V] is read and updated, o receives rows
+  // begin..end of [T,V]; sink(row, o) sees each output row.
+  template <class Sink>
+  void run(Index begin, Index end, Real* state, Sink&& sink) {
+    for (Index t = begin; t < end; t += c_.chunk) {
+      chunk(t, std::min<Index>(c_.chunk, end - t), state, sink);
+      if (c_.cadence == Cadence::chunk) p_.store(Point::S_carried, state, K_ * V_);
+    }
+    if (c_.cadence == Cadence::call) p_.store(Point::S_carried, state, K_ * V_);
+  }
+
+ private:
+  static std::size_t size(Index n) { return static_cast<std::size_t>(n); }
+  bool narrow(Point p) const { return unit(c_, p) > 0; }
+
+  void load(Index t, Index n) {
+    for (Index i = 0; i < n * K_; ++i) {
+      k_[size(i)] = Real(static_cast<double>(in_.k[size(t * K_ + i)]));
+      q_[size(i)] = Real(static_cast<double>(in_.q[size(t * K_ + i)]));
+    }
+    for (Index i = 0; i < n * V_; ++i) v_[size(i)] = Real(static_cast<double>(in_.v[size(t * V_ + i)]));
+    for (Index i = 0; i < n; ++i) beta_[size(i)] = Real(in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(t + i)]));
+    p_.store(Point::q_in, q_.data(), n * K_);
+    p_.store(Point::k_in, k_.data(), n * K_);
+    p_.store(Point::v_in, v_.data(), n * V_);
+    p_.store(Point::beta, beta_.data(), n);
+    for (Index r = 0; r < n; ++r)
+      for (Index d = 0; d < K_; ++d) kt_[size(d * n + r)] = k_[size(r * K_ + d)];
+  }
+
+  double gate(Index t, Index d) const { return static_cast<double>(in_.g[size(t * gates_ + d)]); }
+
+  // first_[r] = e^(G_r), last_[r] = e^(G_(n-1) - G_r), and with one gate decay_[i,j] = e^(G_i - G_j), i >= j.
+  // With a gate per key channel, pairs(j, use) forms the decays of all i >= j in turn.
+  void gates(Index t, Index n) {
+    start_.assign(size(n * gates_), -1);
+    if constexpr (!Policy::kGateProducts) {
+      for (Index d = 0; d < gates_; ++d) sum_gates(t, n, d);
+      p_.store(Point::G, sum_.data(), n * gates_);
+    }
+    for (Index d = 0; d < gates_; ++d) {
+      if constexpr (Policy::kGateProducts) {
+        Real product(1);
+        for (Index r = 0; r < n; ++r) first_[at(r, d)] = product = product * p_.exp(Real(gate(t + r, d)));
+      } else {
+        for (Index r = 0; r < n; ++r) first_[at(r, d)] = start_[at(r, d)] < 0 ? p_.exp(sum_[at(r, d)]) : Real(0);
+      }
+    }
+    p_.store(Point::D, first_.data(), n * gates_);
+    for (Index j = 0; j < n; ++j)
+      pairs(t, n, j, [&](Index i) {
+        if (gates_ == 1) decay_[size(i * n + j)] = pair_[0];
+        if (i == n - 1) std::copy(pair_.begin(), pair_.end(), last_.begin() + j * gates_);
+      });
+    if (gates_ == 1) p_.store(Point::D, decay_.data(), n * n);
+    p_.store(Point::D, last_.data(), n * gates_);
+  }
+
+  std::size_t at(Index r, Index d) const { return size(r * gates_ + d); }
+
+  template <class Use>
+  void pairs(Index t, Index n, Index j, Use&& use) {
+    for (Index i = j; i < n; ++i) {
+      for (Index d = 0; d < gates_; ++d) {
+        Real& x = pair_[size(d)];
+        if (i == j) x = Real(1);
+        else if constexpr (Policy::kGateProducts) x = x * p_.exp(Real(gate(t + i, d)));
+        else x = start_[at(i, d)] != start_[at(j, d)] ? Real(0) : p_.exp(sum_[at(i, d)] - sum_[at(j, d)]);
+      }
+      use(i);
+    }
+  }
+
+  void sum_gates(Index t, Index n, Index d) {
+    auto g = [&](Index r) { return gate(t + r, d); };
+    if (c_.gate_sum == GateSum::prefix_tree) {     // every step adds the sum that ends `step` rows before
+      for (Index r = 0; r < n; ++r) sum_[at(r, d)] = Real(g(r));
+      for (Index step = 1; step < n; step *= 2)
+        for (Index r = n - 1; r >= step; --r) sum_[at(r, d)] = sum_[at(r, d)] + sum_[at(r - step, d)];
+      return;
+    }
+    Real sum(0);
+    Index start = -1;
+    for (Index r = 0; r < n; ++r) {
+      if (c_.gate_sum == GateSum::reset_safe && p_.starts_anew(g(r))) {
+        sum = Real(0);
+        start = r;
+      } else {
+        sum = sum + Real(g(r));
+      }
+      sum_[at(r, d)] = sum;
+      start_[at(r, d)] = start;
+    }
+  }
+
+  // c [rows] = a [terms] b [terms,width]: one row of a matrix product.
+  void row(Real* c, const Real* a, Index stride_a, const Real* b, Index stride_b, Index terms, Index width) {
+    std::fill(c, c + width, Real(0));
+    p_.accumulate(c, a, stride_a, b, stride_b, terms, width);
+  }
+
+  void grams(Index t, Index n) {
+    if (gates_ == 1) {
+      for (Index i = 0; i < n; ++i) {
+        if (has_delta_) row(&kk_[size(i * n)], &k_[size(i * K_)], 1, kt_.data(), n, K_, i);
+        row(&qk_[size(i * n)], &q_[size(i * K_)], 1, kt_.data(), n, K_, i + 1);
+      }
+    } else {                                       // the decays sit inside the sum over key channels
+      std::vector<Real> x(size(K_));
+      for (Index j = 0; j < n; ++j)
+        pairs(t, n, j, [&](Index i) {
+          p_.store(Point::D, pair_.data(), K_);
+          for (Index d = 0; d < K_; ++d) x[size(d)] = k_[size(j * K_ + d)] * pair_[size(d)];
+          if (i > j) row(&kk_[size(i * n + j)], &k_[size(i * K_)], 1, x.data(), 1, K_, 1);
+          row(&qk_[size(i * n + j)], &q_[size(i * K_)], 1, x.data(), 1, K_, 1);
+        });
+      decay_.assign(decay_.size(), Real(1));
+    }
+    for (Index i = 0; i < n; ++i) {
+      if (has_delta_) p_.store(Point::gram, &kk_[size(i * n)], i);
+      p_.store(Point::gram, &qk_[size(i * n)], i + 1);
+    }
+    for (Index i = 0; i < n; ++i) {                // scores, and minus L, which is what the solvers add
+      for (Index j = 0; j <= i; ++j) {
+        qk_[size(i * n + j)] = qk_[size(i * n + j)] * decay_[size(i * n + j)];
+        if (has_delta_ && j < i) l_[size(i * n + j)] = Real(0) - beta_[size(i)] * kk_[size(i * n + j)] * decay_[size(i * n + j)];
+      }
+      p_.store(Point::P, &qk_[size(i * n)], i + 1);
+      if (has_delta_) p_.store(Point::gram, &l_[size(i * n)], i);
+    }
+  }
+
+  // x <- (I+L)^-1 x, rows of any width.
+  void substitute(Real* x, Index n, Index width) {
+    for (Index i = 1; i < n; ++i) p_.accumulate(x + i * width, &l_[size(i * n)], 1, x, width, i, width);
+  }
+
+  void invert(Index n) {
+    std::fill(m_.begin(), m_.begin() + n * n, Real(0));
+    for (Index i = 0; i < n; ++i) m_[size(i * n + i)] = Real(1);
+    if (c_.solve == Solve::neumann) neumann(n);
+    else blocks(n);
+    for (Index i = 0; i < n; ++i) p_.store(Point::M, &m_[size(i * n)], i + 1);
+  }
+
+  void blocks(Index n) {
+    const Index b = c_.block;
+    std::vector<Real> x(size(b * b)), y(size(b * n)), diagonal(size(b * b));
+    for (Index i0 = 0; i0 < n; i0 += b) {
+      const Index rows = std::min(b, n - i0);
+      for (Index i = i0; i < i0 + rows; ++i)       // the diagonal block, by substitution
+        p_.accumulate(&m_[size(i * n + i0)], &l_[size(i * n + i0)], 1, &m_[size(i0 * n + i0)], n, i - i0, rows);
+      if (i0 == 0) continue;
+      for (Index i = 0; i < rows; ++i) {
+        std::copy_n(&m_[size((i0 + i) * n + i0)], rows, &diagonal[size(i * b)]);
+        p_.store(Point::gram, &diagonal[size(i * b)], rows);
+        // y = -(L of this block row) (M of the block rows above)
+        row(&y[size(i * n)], &l_[size((i0 + i) * n)], 1, above(i0, n), n, i0, i0);
+        p_.store(Point::gram, &y[size(i * n)], i0);
+      }
+      for (Index i = 0; i < rows; ++i) row(&m_[size((i0 + i) * n)], &diagonal[size(i * b)], 1, y.data(), n, i + 1, i0);
+    }
+  }
+
+  // M of the rows before i0 as an operand.
+  const Real* above(Index i0, Index n) {
+    if (!narrow(Point::gram)) return m_.data();
+    std::copy_n(m_.data(), i0 * n, t_.data());
+    p_.store(Point::gram, t_.data(), i0 * n);
+    return t_.data();
+  }
+
+  void neumann(Index n) {                          // (I - L)(I + L^2)(I + L^4)...
+    std::vector<Real> power(l_.begin(), l_.begin() + n * n), square(size(n * n));
+    for (Index i = 0; i < n; ++i)
+      for (Index j = i; j < n; ++j) power[size(i * n + j)] = Real(0);
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < i; ++j) m_[size(i * n + j)] = power[size(i * n + j)];
+    for (Index step = 2; step < n; step *= 2) {
+      for (Index i = 0; i < n; ++i) row(&square[size(i * n)], &power[size(i * n)], 1, power.data(), n, i, n);
+      p_.store(Point::gram, square.data(), n * n);
+      power.swap(square);
+      std::copy_n(m_.data(), n * n, t_.data());
+      p_.store(Point::gram, t_.data(), n * n);
+      for (Index i = 0; i < n; ++i) p_.accumulate(&m_[size(i * n)], &t_[size(i * n)], 1, power.data(), n, i + 1, n);
+    }
+  }
+
+  void solve(Real* x, Index n, Index width, Real* scratch) {
+    if (c_.solve == Solve::substitution) {
+      substitute(x, n, width);
+      return;
+    }
+    std::copy_n(x, n * width, scratch);
+    for (Index i = 0; i < n; ++i) row(x + i * width, &m_[size(i * n)], 1, scratch, width, i + 1, width);
+  }
+
+  void corrected_values(Index n) {
+    auto beta_v = [&](const std::vector<Real>& from) {
+      for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = beta_[size(i)] * from[size(i * V_ + j)];
+      p_.store(Point::bv, vn_.data(), n * V_);
+    };
+    if (!has_delta_) return beta_v(v_);
+    if (c_.solve != Solve::substitution) invert(n);
+    if (c_.vectors == Vectors::wu) {
+      beta_v(v_);
+      solve(vn_.data(), n, V_, b_.data());
+      p_.store(Point::U, vn_.data(), n * V_);
+      for (Index i = 0; i < n; ++i)
+        for (Index d = 0; d < K_; ++d) w_[size(i * K_ + d)] = beta_[size(i)] * k_[size(i * K_ + d)] * first_[at(i, gates_ == 1 ? 0 : d)];
+      p_.store(Point::bk, w_.data(), n * K_);
+      solve(w_.data(), n, K_, bk_.data());
+      p_.store(Point::W, w_.data(), n * K_);
+      for (Index i = 0; i < n; ++i) {
+        row(&b_[size(i * V_)], &w_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
+        for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = vn_[size(i * V_ + j)] - b_[size(i * V_ + j)];
+      }
+    } else {
+      for (Index i = 0; i < n; ++i) {
+        if (gates_ > 1)
+          for (Index d = 0; d < K_; ++d) w_[size(i * K_ + d)] = k_[size(i * K_ + d)] * first_[at(i, d)];
+        row(&b_[size(i * V_)], gates_ > 1 ? &w_[size(i * K_)] : &k_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
+        for (Index j = 0; j < V_; ++j) {
+          Real& x = b_[size(i * V_ + j)];
+          x = v_[size(i * V_ + j)] - (gates_ > 1 ? x : first_[size(i)] * x);
+        }
+      }
+      beta_v(b_);
+      solve(vn_.data(), n, V_, b_.data());
+    }
+  }
+
+  template <class Sink>
+  void chunk(Index t, Index n, Real* state, Sink& sink) {
+    load(t, n);
+    if (has_gate_) {
+      gates(t, n);
+    } else {
+      for (auto* x : {&first_, &last_, &decay_}) std::fill(x->begin(), x->end(), Real(1));
+    }
+    grams(t, n);
+    std::copy_n(state, K_ * V_, sop_.data());
+    p_.store(Point::S_op, sop_.data(), K_ * V_);
+    corrected_values(n);
+
+    std::copy_n(vn_.data(), n * V_, vno_.data());
+    p_.store(Point::Vn_o, vno_.data(), n * V_);
+    if (scaled_q_) {
+      for (Index i = 0; i < n; ++i)
+        for (Index d = 0; d < K_; ++d) q_[size(i * K_ + d)] = q_[size(i * K_ + d)] * first_[at(i, gates_ == 1 ? 0 : d)];
+      p_.store(Point::q_scaled, q_.data(), n * K_);
+    }
+    const Real scale(in_.scale);
+    for (Index i = 0; i < n; ++i) {
+      Real *o1 = &o1_[size(i * V_)], *o2 = &o2_[size(i * V_)];
+      row(o1, &q_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
+      row(o2, &qk_[size(i * n)], 1, vno_.data(), V_, i + 1, V_);
+      for (Index j = 0; j < V_; ++j) o1[j] = scale * ((scaled_q_ ? o1[j] : first_[size(i)] * o1[j]) + o2[j]);
+      p_.store(Point::out, o1, V_);
+      sink(t + i, static_cast<const Real*>(o1));
+    }
+
+    for (Index i = 0; i < n; ++i) {                // either side of k Vn^T may carry the decay to the end of the chunk
+      for (Index j = 0; j < V_; ++j) vns_[size(i * V_ + j)] = scaled_k_ ? vn_[size(i * V_ + j)] : last_[size(i)] * vn_[size(i * V_ + j)];
+      for (Index d = 0; d < K_; ++d) ks_[size(i * K_ + d)] = scaled_k_ ? last_[at(i, gates_ == 1 ? 0 : d)] * k_[size(i * K_ + d)] : k_[size(i * K_ + d)];
+    }
+    p_.store(Point::Vn_s, vns_.data(), n * V_);
+    if (scaled_k_) p_.store(Point::k_scaled, ks_.data(), n * K_);
+    for (Index d = 0; d < K_; ++d) {
+      Real *s = state + d * V_, *added = o1_.data();
+      const Real end = first_[at(n - 1, gates_ == 1 ? 0 : d)];
+      row(added, &ks_[size(d)], K_, vns_.data(), V_, n, V_);
+      for (Index j = 0; j < V_; ++j) s[j] = end * s[j] + added[j];
+    }
+  }
+
+  const Contract& c_;
+  const HeadInputs& in_;
+  Policy& p_;
+  Index K_, V_, gates_ = 1;
+  bool has_gate_ = true, has_delta_ = true, scaled_q_ = false, scaled_k_ = false;
+  std::vector<Real> k_, q_, kt_, bk_, w_, ks_;                       // [n,K], kt_ [K,n]
+  std::vector<Real> v_, b_, vn_, vno_, vns_, o1_, o2_;               // [n,V]
+  std::vector<Real> kk_, qk_, decay_, l_, m_, t_;               // [n,n]; l_ holds -L, qk_ becomes P
+  std::vector<Real> first_, last_, sum_, beta_, sop_, pair_;
+  std::vector<Index> start_;                       // row of the last reset at or before r, -1 if none
+};
+
+// Any scalar with + - * and exp found by argument-dependent lookup (or std::exp): no rounding, decays as products.
+template <class N>
+struct ExactPolicy {
+  using Real = N;
+  static constexpr bool kGateProducts = true;
+  N exp(const N& x) const {
+    using std::exp;
+    return exp(x);
+  }
+  bool starts_anew(double) const { return false; }
+  void store(Point, N*, std::int64_t) const {}
+  void accumulate(N* c, const N* a, std::int64_t stride_a, const N* b, std::int64_t stride_b, std::int64_t terms, std::int64_t width) const {
+    for (std::int64_t t = 0; t < terms; ++t)
+      for (std::int64_t j = 0; j < width; ++j) c[j] = c[j] + a[t * stride_a] * b[t * stride_b + j];
+  }
+};
+
+}  // namespace gdn

@@ -1,0 +1,310 @@
+// A contract carried out. Nearest mode computes in the declared arithmetic itself (float or double); stochastic mode
+// computes in double, rounds every point stochastically and adds to every dot product the noise of its additions.
+#include "reference/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reference/chunkwise.h"
+#include "reference/exp.h"
+#include "reference/rng.h"
+
+namespace gdn {
+namespace {
+
+// 32-bit random numbers, 16 generators side by side so that loops vectorise (xoshiro128+, Blackman and Vigna 2018).
+class Lanes {
+ public:
+  explicit Lanes(std::uint64_t seed) {
+    for (std::uint64_t i = 0; i < 4 * kLanes; ++i) s_[i / kLanes][i % kLanes] = static_cast<std::uint32_t>(philox(seed, hash_name("simulate"), i) >> 13);
+  }
+  // The next n numbers, n rounded up to a whole number of lanes.
+  const std::uint32_t* next(std::int64_t n) {
+    const auto groups = static_cast<std::size_t>((n + kLanes - 1) / kLanes);
+    if (buffer_.size() < groups * kLanes) buffer_.resize(groups * kLanes);
+    for (std::size_t g = 0; g < groups; ++g)
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const std::uint32_t a = s_[0][i], b = s_[1][i], c = s_[2][i] ^ a, d = s_[3][i] ^ b;
+        buffer_[g * kLanes + i] = a + s_[3][i];
+        s_[1][i] = b ^ c;
+        s_[0][i] = a ^ d;
+        s_[2][i] = c ^ (b << 9);
+        s_[3][i] = d << 11 | d >> 21;
+      }
+    return buffer_.data();
+  }
+
+ private:
+  static constexpr std::size_t kLanes = 16;
+  std::uint32_t s_[4][kLanes];
+  std::vector<std::uint32_t> buffer_;
+};
+
+template <Format F, class Real>
+void round_all(Real* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<Real>(round_nearest_even<F>(static_cast<double>(x[i])));
+}
+
+// Values already in the arithmetic's format, stored at points that are narrower than it.
+template <class Real>
+class Stores {
+ public:
+  Stores(const Contract& c, std::uint64_t seed) : c_(c), random_(seed) {
+    for (std::size_t i = 0; i < kPoints; ++i) active_[i] = unit(c, static_cast<Point>(i)) > 0 || underflow(c, static_cast<Point>(i)) > 0;
+  }
+  void store(Point p, Real* x, std::int64_t n) {
+    if (!active_[static_cast<std::size_t>(p)]) return;
+    const Store& s = c_.at(p);
+    if (s.terms == 1 && s.rounding == Rounding::nearest_even && s.subnormals == Subnormals::keep) {
+      switch (s.format) {
+        case Format::fp64: return;
+        case Format::fp32: return round_all<Format::fp32>(x, n);
+        case Format::tf32: return round_all<Format::tf32>(x, n);
+        case Format::fp16: return round_all<Format::fp16>(x, n);
+        case Format::bf16: return round_all<Format::bf16>(x, n);
+        case Format::fp8_e4m3: return round_all<Format::fp8_e4m3>(x, n);
+        case Format::fp8_e5m2: return round_all<Format::fp8_e5m2>(x, n);
+      }
+    }
+    const std::uint32_t* bits = s.rounding == Rounding::stochastic ? random_.next(2 * n) : nullptr;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::uint64_t b = bits ? std::uint64_t{bits[2 * i]} << 32 | bits[2 * i + 1] : 0;
+      x[i] = static_cast<Real>(round_to(static_cast<double>(x[i]), s, b));
+    }
+  }
+
+ private:
+  const Contract& c_;
+  Lanes random_;
+  std::array<bool, kPoints> active_{};
+};
+
+// c[j] += sum_t a[t] b[t,j], terms in order; four terms at a time keep c in registers.
+template <class Real, class Add>
+inline void products(Real* c, const Real* a, std::int64_t stride_a, const Real* b, std::int64_t stride_b, std::int64_t terms, std::int64_t width, Add add) {
+  std::int64_t t = 0;
+  for (; t + 4 <= terms; t += 4) {
+    const Real a0 = a[t * stride_a], a1 = a[(t + 1) * stride_a], a2 = a[(t + 2) * stride_a], a3 = a[(t + 3) * stride_a];
+    const Real *b0 = b + t * stride_b, *b1 = b0 + stride_b, *b2 = b1 + stride_b, *b3 = b2 + stride_b;
+    for (std::int64_t j = 0; j < width; ++j) c[j] = add(add(add(add(c[j], a0, b0[j]), a1, b1[j]), a2, b2[j]), a3, b3[j]);
+  }
+  for (; t < terms; ++t) {
+    const Real at = a[t * stride_a];
+    const Real* bt = b + t * stride_b;
+    for (std::int64_t j = 0; j < width; ++j) c[j] = add(c[j], at, bt[j]);
+  }
+}
+
+inline float fused(float c, float a, float b) {    // the product is exact in double; rounds once but for rare ties
+  return static_cast<float>(static_cast<double>(c) + static_cast<double>(a) * static_cast<double>(b));
+}
+inline double fused(double c, double a, double b) { return std::fma(a, b, c); }
+
+// Exact product, sum cut to 24 bits.
+inline float truncated(float c, float a, float b) {
+  const double sum = static_cast<double>(c) + static_cast<double>(a) * static_cast<double>(b);
+  const std::uint64_t cut = std::bit_cast<std::uint64_t>(sum) >> 29 << 29;
+  return static_cast<float>(std::bit_cast<double>(cut));
+}
+
+template <class R>
+class Nearest {
+ public:
+  using Real = R;
+  static constexpr bool kGateProducts = false;
+  Nearest(const Contract& c, std::uint64_t seed) : stores_(c, seed), tensor_core_(c.accumulator == Accumulator::tensor_core), fma_(c.fma) {}
+  Real exp(Real x) const { return static_cast<Real>(exp_portable(static_cast<double>(x))); }
+  bool starts_anew(double g) const { return g < (sizeof(Real) == 4 ? -104 : -746); }
+  void store(Point p, Real* x, std::int64_t n) { stores_.store(p, x, n); }
+  void accumulate(Real* c, const Real* a, std::int64_t stride_a, const Real* b, std::int64_t stride_b, std::int64_t terms, std::int64_t width) {
+    if constexpr (sizeof(Real) == 4) {
+      if (tensor_core_) return products(c, a, stride_a, b, stride_b, terms, width, truncated);
+    }
+    if (fma_) return products(c, a, stride_a, b, stride_b, terms, width, [](Real s, Real x, Real y) { return fused(s, x, y); });
+    products(c, a, stride_a, b, stride_b, terms, width, [](Real s, Real x, Real y) { return s + x * y; });
+  }
+  void update(Real* s, Real k, const Real* y, std::int64_t n) const {      // s += k y
+    if (fma_)
+      for (std::int64_t j = 0; j < n; ++j) s[j] = fused(s[j], k, y[j]);
+    else
+      for (std::int64_t j = 0; j < n; ++j) s[j] = s[j] + k * y[j];
+  }
+
+ private:
+  Stores<Real> stores_;
+  bool tensor_core_, fma_;
+};
+
+class Stochastic {
+ public:
+  using Real = double;
+  static constexpr bool kGateProducts = false;
+  Stochastic(const Contract& c, std::uint64_t seed) : c_(c), random_(seed), fp64_(c.accumulator == Accumulator::fp64),
+      u_(fp64_ ? 0x1p-53 : c.accumulator == Accumulator::tensor_core ? 0x1p-23 : 0x1p-24) {}
+  double exp(double x) const { return exp_portable(x); }
+  bool starts_anew(double g) const { return g < (fp64_ ? -746 : -104); }
+
+  void store(Point p, double* x, std::int64_t n) {
+    Store s = c_.at(p);
+    if (s.format == Format::fp64 || n == 0) return;
+    s.rounding = Rounding::stochastic;
+    const std::uint32_t* bits = random_.next(n);
+    const FormatInfo& f = info(s.format);
+    const std::uint64_t least = std::bit_cast<std::uint64_t>(std::ldexp(1.0, f.emin)), span = std::bit_cast<std::uint64_t>(f.max_finite / 2) - least;
+    bool ordinary = s.terms == 1;
+    if (ordinary) {                                // zero or normal, and far from overflow
+      std::uint64_t odd = 0;
+      for (std::int64_t i = 0; i < n; ++i) {       // doubles of one sign order like their bits
+        const std::uint64_t m = std::bit_cast<std::uint64_t>(x[i]) & 0x7fffffffffffffffu;
+        odd |= ((m - least) | (span - (m - least))) & (0 - static_cast<std::uint64_t>(m != 0));
+      }
+      ordinary = odd >> 63 == 0;
+    }
+    if (ordinary) {                                // add random bits below the last kept one, then cut
+      const int drop = 53 - f.precision;
+      const int left = drop > 32 ? drop - 32 : 0, right = drop < 32 ? 32 - drop : 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::uint64_t r = std::uint64_t{bits[i]} >> right << left;
+        x[i] = std::bit_cast<double>((std::bit_cast<std::uint64_t>(x[i]) + r) >> drop << drop);
+      }
+      return;
+    }
+    for (std::int64_t i = 0; i < n; ++i) x[i] = round_to(x[i], s, std::uint64_t{bits[i]} << 32);
+  }
+
+  void accumulate(double* c, const double* a, std::int64_t stride_a, const double* b, std::int64_t stride_b, std::int64_t terms, std::int64_t width) {
+    if (squares_.size() < static_cast<std::size_t>(width)) squares_.resize(static_cast<std::size_t>(width));
+    double* q = squares_.data();
+    std::fill(q, q + width, 0.0);
+    std::int64_t t = 0;
+    for (; t + 4 <= terms; t += 4) {
+      const double a0 = a[t * stride_a], a1 = a[(t + 1) * stride_a], a2 = a[(t + 2) * stride_a], a3 = a[(t + 3) * stride_a];
+      const double *b0 = b + t * stride_b, *b1 = b0 + stride_b, *b2 = b1 + stride_b, *b3 = b2 + stride_b;
+      for (std::int64_t j = 0; j < width; ++j) {
+        const double s0 = c[j] + a0 * b0[j], s1 = s0 + a1 * b1[j], s2 = s1 + a2 * b2[j], s3 = s2 + a3 * b3[j];
+        c[j] = s3;
+        q[j] += (s0 * s0 + s1 * s1) + (s2 * s2 + s3 * s3);
+      }
+    }
+    for (; t < terms; ++t) {
+      const double at = a[t * stride_a];
+      const double* bt = b + t * stride_b;
+      for (std::int64_t j = 0; j < width; ++j) {
+        const double sum = c[j] + at * bt[j];
+        c[j] = sum;
+        q[j] += sum * sum;
+      }
+    }
+    // Normal deviates as sums of four 8-bit uniforms: mean 510, variance 4 (2^16 - 1) / 12.
+    const std::uint32_t* bits = random_.next(width);
+    const double unit = u_ / std::sqrt(3.0 * 4 * 65535 / 12);
+    for (std::int64_t j = 0; j < width; ++j) {
+      const std::uint32_t r = bits[j];
+      const auto sum = static_cast<std::int32_t>((r & 255) + (r >> 8 & 255) + (r >> 16 & 255) + (r >> 24)) - 510;
+      const double noise = unit * static_cast<double>(sum) * std::sqrt(q[j]);
+      c[j] += noise - noise == 0 ? noise : 0;      // an overflowed sum has no noise
+    }
+  }
+  void update(double* s, double k, const double* y, std::int64_t n) const {
+    for (std::int64_t j = 0; j < n; ++j) s[j] += k * y[j];
+  }
+
+ private:
+  const Contract& c_;
+  Lanes random_;
+  bool fp64_;
+  double u_;
+  std::vector<double> squares_;
+};
+
+// One token after another, tokens [begin, end).
+template <class Policy, class Sink>
+void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int64_t begin, std::int64_t end, typename Policy::Real* state, Sink&& sink) {
+  using Real = typename Policy::Real;
+  const auto K = static_cast<std::size_t>(in.K), V = static_cast<std::size_t>(in.V);
+  const bool gated = !in.g.empty() && in.rule != Rule::delta && in.rule != Rule::linear;
+  const bool delta = in.rule == Rule::gated_delta || in.rule == Rule::delta || in.rule == Rule::kda;
+  const std::size_t gates = gated && in.rule == Rule::kda ? K : 1;
+  const bool narrow_operand = unit(c, Point::S_op) > 0 || underflow(c, Point::S_op) > 0;
+  std::vector<Real> k(K), q(K), y(V), o(V), alpha(gates, Real(1)), operand(narrow_operand ? K * V : 0);
+  const auto vwidth = static_cast<std::int64_t>(V), kwidth = static_cast<std::int64_t>(K);
+  auto state_operand = [&]() -> const Real* {
+    if (!narrow_operand) return state;
+    std::copy_n(state, K * V, operand.data());
+    policy.store(Point::S_op, operand.data(), kwidth * vwidth);
+    return operand.data();
+  };
+  for (std::int64_t t = begin; t < end; ++t) {
+    const auto row = static_cast<std::size_t>(t);
+    for (std::size_t d = 0; d < K; ++d) {
+      k[d] = in.k[row * K + d];
+      q[d] = in.q[row * K + d];
+    }
+    for (std::size_t j = 0; j < V; ++j) y[j] = in.v[row * V + j];
+    Real beta = in.beta.empty() ? Real(1) : Real(in.beta[row]);
+    policy.store(Point::k_in, k.data(), kwidth);
+    policy.store(Point::q_in, q.data(), kwidth);
+    policy.store(Point::v_in, y.data(), vwidth);
+    policy.store(Point::beta, &beta, 1);
+    if (gated) {
+      for (std::size_t d = 0; d < gates; ++d) alpha[d] = in.g[row * gates + d];
+      policy.store(Point::G, alpha.data(), static_cast<std::int64_t>(gates));
+      for (Real& a : alpha) a = policy.exp(a);
+      policy.store(Point::D, alpha.data(), static_cast<std::int64_t>(gates));
+      for (std::size_t d = 0; d < K; ++d) {
+        const Real a = alpha[gates == 1 ? 0 : d];
+        if (a != Real(1))
+          for (std::size_t j = 0; j < V; ++j) state[d * V + j] = a * state[d * V + j];
+      }
+    }
+    if (delta) {
+      std::fill(o.begin(), o.end(), Real(0));
+      policy.accumulate(o.data(), k.data(), 1, state_operand(), vwidth, kwidth, vwidth);
+      for (std::size_t j = 0; j < V; ++j) y[j] = y[j] - o[j];
+    }
+    for (std::size_t j = 0; j < V; ++j) y[j] = beta * y[j];
+    policy.store(Point::Vn_s, y.data(), vwidth);
+    for (std::size_t d = 0; d < K; ++d) policy.update(state + d * V, k[d], y.data(), vwidth);
+    if (c.cadence == Cadence::token) policy.store(Point::S_carried, state, kwidth * vwidth);
+    std::fill(o.begin(), o.end(), Real(0));
+    policy.accumulate(o.data(), q.data(), 1, state_operand(), vwidth, kwidth, vwidth);
+    for (Real& x : o) x = Real(in.scale) * x;
+    policy.store(Point::out, o.data(), vwidth);
+    sink(t, static_cast<const Real*>(o.data()));
+  }
+  if (c.cadence == Cadence::call) policy.store(Point::S_carried, state, kwidth * vwidth);
+}
+
+template <class Policy>
+HeadResult run(const Contract& c, const HeadInputs& in, std::uint64_t seed, std::span<const std::int64_t> split) {
+  using Real = typename Policy::Real;
+  const auto V = static_cast<std::size_t>(in.V), states = static_cast<std::size_t>(in.K * in.V);
+  Policy policy(c, seed);
+  HeadResult result;
+  result.o.resize(static_cast<std::size_t>(in.T) * V);
+  std::vector<Real> state(states, Real(0));
+  if (!in.h0.empty()) std::copy(in.h0.begin(), in.h0.end(), state.begin());
+  auto sink = [&](std::int64_t t, const Real* o) { std::copy_n(o, V, result.o.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(t) * V)); };
+  Chunkwise<Policy> chunkwise(c, in, policy);
+  std::int64_t begin = 0;
+  for (std::size_t call = 0; call <= split.size(); ++call) {
+    const std::int64_t end = call < split.size() ? std::min(split[call], in.T) : in.T;
+    if (c.form == Form::recurrent) recurrent(c, in, policy, begin, end, state.data(), sink);
+    else chunkwise.run(begin, end, state.data(), sink);
+    policy.store(Point::ht, state.data(), static_cast<std::int64_t>(states));
+    begin = end;
+  }
+  result.ht.assign(state.begin(), state.end());
+  return result;
+}
+
+}  // namespace
+
+HeadResult simulate(const Contract& c, const HeadInputs& in, SimulationMode mode, std::uint64_t seed, std::span<const std::int64_t> split) {
+  if (mode == SimulationMode::stochastic) return run<Stochastic>(c, in, seed, split);
+  if (c.accumulator == Accumulator::fp64) return run<Nearest<double>>(c, in, seed, split);
+  return run<Nearest<float>>(c, in, seed, split);
+}
+
+}  // namespace gdn
