@@ -1,0 +1,937 @@
+// Rounding-error bounds. The derivation, formula by formula, is in reference/BOUNDS.md; names here follow it.
+// Every quantity X of the algorithm is kept as a magnitude |X| and a bound dX of its error. A product of A and B
+// summed in any order errs by at most
+//     (1+gamma) dA (|B|+dB) + |A| (gamma |B| + (1+gamma) dB),
+// and a store at a point adds u_p (|X|+dX) + eta_p, or infinity where |X|+dX may exceed the format.
+#include "reference/bound.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "reference/exp.h"
+#include "reference/products.h"
+
+namespace gdn {
+namespace {
+
+using Index = std::int64_t;
+using Vector = std::vector<double>;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t size(Index n) { return static_cast<std::size_t>(n); }
+double no_nan(double x) { return x == x ? x : kInfinity; }
+
+// (1+a)(1+b)... - 1 without cancellation.
+template <class... More>
+double compound(double a, More... more) {
+  ((a = a + more + a * more), ...);
+  return a;
+}
+
+// What the contract costs, in numbers. Terms can be switched off one by one, which is how a bound is explained.
+struct Costs {
+  std::array<double, kPoints> u{}, eta{}, greatest{};
+  double arithmetic = 0, accumulate = 0, exp = 0, tiny = 0;
+  bool gate_sums = true;
+
+  explicit Costs(const Contract& c) {
+    for (std::size_t i = 0; i < kPoints; ++i) {
+      const auto p = static_cast<Point>(i);
+      u[i] = unit(c, p);
+      eta[i] = underflow(c, p);
+      greatest[i] = uses(c, p) && (u[i] > 0 || eta[i] > 0) ? info(c.at(p).format).max_finite : kInfinity;
+    }
+    // What leaves the kernel as infinity is judged by its value, not by the bound; toward zero it saturates instead.
+    for (Point p : {Point::out, Point::ht}) {
+      const Rounding r = c.at(p).rounding;
+      if (r == Rounding::nearest_even || r == Rounding::nearest_away) greatest[static_cast<std::size_t>(p)] = kInfinity;
+    }
+    arithmetic = unit_roundoff(gdn::arithmetic(c));
+    accumulate = c.accumulator == Accumulator::tensor_core ? 0x1p-23 : arithmetic;
+    exp = c.u_exp > 0 ? c.u_exp : 4 * arithmetic;
+    tiny = std::ldexp(1.0, info(gdn::arithmetic(c).format).emin);  // hardware may flush
+  }
+  double at(Point p) const { return u[static_cast<std::size_t>(p)]; }
+  double underflow_at(Point p) const { return eta[static_cast<std::size_t>(p)]; }
+  double gamma(Index n) const {
+    const double x = static_cast<double>(n) * accumulate;
+    return x < 0.5 ? x / (1 - x) : kInfinity;
+  }
+  // Error of x + dx once stored at p.
+  double store(Point p, double x, double dx) const {
+    const auto i = static_cast<std::size_t>(p);
+    const double top = x + dx;
+    return top <= greatest[i] ? dx + u[i] * top + eta[i] : kInfinity;
+  }
+};
+
+// c += a b for a row a of `terms` and b [terms,width].
+void add_row(double* c, const double* a, const double* b, Index stride_b, Index terms, Index width) {
+  products(c, a, 1, b, stride_b, terms, width, [](double s, double x, double y) { return s + x * y; });
+}
+
+class Bound {
+ public:
+  Bound(const Contract& c, const Costs& costs, const HeadInputs& in)
+      : c_(c), e_(costs), in_(in), K_(in.K), V_(in.V), root_k_(std::sqrt(static_cast<double>(in.K))) {
+    gated_ = !in.g.empty() && in.rule != Rule::delta && in.rule != Rule::linear;
+    delta_ = in.rule == Rule::gated_delta || in.rule == Rule::delta || in.rule == Rule::kda;
+    gates_ = gated_ && in.rule == Rule::kda ? K_ : 1;
+    if (c.form == Form::chunkwise && gates_ > 1) throw std::invalid_argument("bound: the chunkwise form with a gate per key channel is not covered");
+    magnitudes(in.k, Point::k_in, k_, u_k_);
+    magnitudes(in.q, Point::q_in, q_, u_q_);
+    magnitudes(in.v, Point::v_in, v_, u_v_);
+    magnitudes(in.beta, Point::beta, beta_, u_beta_);
+    if (in.beta.empty()) beta_.assign(size(in.T), 1.0);
+    k_norm_ = norms(k_);
+    q_norm_ = norms(q_);
+    state_.assign(size(K_ * V_), 0.0);
+    std::copy(in.h0.begin(), in.h0.end(), state_.begin());
+    rho_.assign(size(V_), 0.0);
+    state_norm_.assign(size(V_), 0.0);
+    result_.o.assign(size(in.T * V_), 0.0);
+    result_.ht.assign(size(K_ * V_), 0.0);
+    measure_state();
+  }
+
+  HeadResult run(std::span<const Index> split) {
+    Index begin = 0;
+    bool stored = false;                           // the state already went through ht since the last token
+    for (std::size_t call = 0; call <= split.size(); ++call) {
+      const Index end = call < split.size() ? std::min(split[call], in_.T) : in_.T;
+      if (c_.form == Form::recurrent) {
+        for (Index t = begin; t < end; ++t) token(t, t + 1 == end);
+      } else {
+        for (Index t = begin; t < end; t += c_.chunk) chunk(t, std::min<Index>(c_.chunk, end - t), t + c_.chunk >= end);
+      }
+      if (end > begin && c_.cadence == Cadence::call) store_state(Point::S_carried);
+      if (end > begin || !stored) store_state(Point::ht);
+      stored = true;
+      begin = end;
+    }
+    for (double& x : result_.o) x = no_nan(x) * (1 + 1e-6);        // the bound itself is computed in double
+    for (double& x : result_.ht) x = no_nan(x) * (1 + 1e-6);
+    return std::move(result_);
+  }
+
+ private:
+  // |x| in double; u is the relative error of converting it at p, 0 when every value is representable there. The
+  // absolute error below the normal range enters as eta/u more magnitude.
+  void magnitudes(const std::vector<float>& x, Point p, Vector& out, double& u) {
+    out.resize(x.size());
+    const double eta = e_.underflow_at(p);
+    u = e_.at(p);
+    bool exact = u == 0 && eta == 0;
+    if (!exact) {
+      Store s = c_.at(p);
+      const bool fast = s.terms == 1 && s.subnormals == Subnormals::keep;
+      s.rounding = Rounding::nearest_even;
+      std::size_t wrong = 0;
+      auto count = [&]<Format F>() {
+        for (float value : x) wrong += round_nearest_even<F>(static_cast<double>(value)) != static_cast<double>(value);
+      };
+      if (fast && s.format == Format::bf16) count.template operator()<Format::bf16>();
+      else if (fast && s.format == Format::fp16) count.template operator()<Format::fp16>();
+      else if (fast && s.format == Format::tf32) count.template operator()<Format::tf32>();
+      else
+        for (float value : x) wrong += round_to(static_cast<double>(value), s) != static_cast<double>(value);
+      exact = wrong == 0;
+    }
+    if (exact) u = 0;
+    else if (u == 0) u = e_.arithmetic;
+    const double more = exact || u == 0 ? 0 : eta / u, greatest = e_.greatest[static_cast<std::size_t>(p)];
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      out[i] = std::fabs(static_cast<double>(x[i])) + more;
+      if (out[i] > greatest) out[i] = kInfinity;
+    }
+  }
+
+  Vector norms(const Vector& x) const {
+    Vector n(size(in_.T));
+    for (Index t = 0; t < in_.T; ++t) {
+      double sum = 0;
+      for (Index d = 0; d < K_; ++d) sum += x[size(t * K_ + d)] * x[size(t * K_ + d)];
+      n[size(t)] = std::sqrt(sum);
+    }
+    return n;
+  }
+
+  double gate(Index t, Index d) const { return static_cast<double>(in_.g[size(t * gates_ + d)]); }
+
+  // Norm of I - beta k k^T.
+  double growth(Index t) const {
+    if (!delta_) return 1;
+    double kk = 0;
+    for (Index d = 0; d < K_; ++d) kk += static_cast<double>(in_.k[size(t * K_ + d)]) * static_cast<double>(in_.k[size(t * K_ + d)]);
+    const double beta = in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(t)]);
+    return std::max(1.0, std::fabs(1 - beta * kk)) * (1 + 1e-12);
+  }
+
+  void measure_state() {
+    std::fill(state_norm_.begin(), state_norm_.end(), 0.0);
+    for (Index d = 0; d < K_; ++d)
+      for (Index j = 0; j < V_; ++j) state_norm_[size(j)] += state_[size(d * V_ + j)] * state_[size(d * V_ + j)];
+    for (double& x : state_norm_) x = std::sqrt(x);
+  }
+
+  void store_state(Point p) {
+    const auto i = static_cast<std::size_t>(p);
+    if (e_.u[i] == 0 && e_.eta[i] == 0) return;
+    for (Index d = 0; d < K_; ++d)
+      for (Index j = 0; j < V_; ++j) {
+        double& b = result_.ht[size(d * V_ + j)];
+        b = e_.store(p, std::fabs(state_[size(d * V_ + j)]), b);
+        if (!(b < kInfinity)) rho_[size(j)] = kInfinity;
+      }
+    for (Index j = 0; j < V_; ++j) {
+      double& r = rho_[size(j)];
+      r = no_nan(r + e_.u[i] * (state_norm_[size(j)] + r) + root_k_ * e_.eta[i]);
+    }
+  }
+
+  // Exact decay e^x of an exponent known within w: largest error of the computed one, exp and store included.
+  // `top` is the greatest exponent that the algorithm can produce (0 when its sums never increase).
+  double decay_error(double x, double w, double top) const {
+    const double most = x + w < top ? x + w : top;
+    const double upper = most > 700 ? kInfinity : exp_portable(most);
+    const double loss = w < 1e-4 ? w : 1 - exp_portable(-w);       // 1 - e^-w <= w
+    const double d = no_nan(upper * loss) + e_.exp * upper + std::max(e_.tiny, e_.underflow_at(Point::D));
+    return d + e_.at(Point::D) * upper;
+  }
+  double decay_error_monotone(double x, double w) const { return std::min(1.0, decay_error(x, w, 0)); }
+
+  void token(Index t, bool last) {
+    const double u = e_.arithmetic, beta = beta_[size(t)], gamma = e_.gamma(K_ + 1), tiny = e_.tiny;
+    const double *k = &k_[size(t * K_)], *q = &q_[size(t * K_)];
+    double alpha_most = 1, alpha_error = 0;        // relative to the decayed state where alpha > 0
+    Vector alpha(size(gates_), 1.0), alpha_absolute(size(gates_), 0.0);
+    if (gated_) {
+      alpha_most = 0;
+      for (Index d = 0; d < gates_; ++d) {
+        const double g = gate(t, d), a = exp_portable(g);
+        const double w = g == -kInfinity ? 0 : (2 * u + e_.at(Point::G)) * std::fabs(g) + e_.underflow_at(Point::G);
+        alpha[size(d)] = a;
+        alpha_absolute[size(d)] = g == 0 || g == -kInfinity ? 0 : decay_error_monotone(g, e_.gate_sums ? w : 0);
+        alpha_most = std::max(alpha_most, a);
+        alpha_error = std::max(alpha_error, alpha_absolute[size(d)]);
+      }
+    }
+    // The decayed state, what it holds for k, and sums of magnitudes. The state of the kernel is within rho.
+    Vector read(size(V_), 0.0), read_abs(size(V_), 0.0), raw_abs(size(V_), 0.0);
+    const bool decay_costs = alpha_error > 0;
+    for (Index d = 0; d < K_; ++d) {
+      const double a = alpha[size(gates_ == 1 ? 0 : d)], kd = static_cast<double>(in_.k[size(t * K_ + d)]), ka = k[d];
+      const double lost = ka * alpha_absolute[size(gates_ == 1 ? 0 : d)];
+      double* s = &state_[size(d * V_)];
+      if (decay_costs)
+        for (Index j = 0; j < V_; ++j) raw_abs[size(j)] += lost * std::fabs(s[j]);
+      for (Index j = 0; j < V_; ++j) {
+        s[j] *= a;
+        read[size(j)] += kd * s[j];
+        read_abs[size(j)] += ka * std::fabs(s[j]);
+      }
+    }
+    const double c = growth(t), norm = k_norm_[size(t)], sum_k = delta_ ? norm * root_k_ : 0;
+    const double beta_signed = in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(t)]);
+    const double operand = compound(u, e_.at(Point::S_op), u_k_, gamma), product = compound(u_beta_, u, u);
+    const double write = compound(u_k_, u, u), keep = compound(u, u);
+    Vector y(size(V_)), dy(size(V_)), old_rho = rho_;
+    for (Index j = 0; j < V_; ++j) {
+      const double v = static_cast<double>(in_.v[size(t * V_ + j)]), va = v_[size(t * V_ + j)], r = rho_[size(j)];
+      double dx = u_v_ * va, x = v, reach = 0;
+      if (delta_) {
+        const double a_abs = read_abs[size(j)] + norm * alpha_most * r, lost = raw_abs[size(j)] + norm * alpha_error * r;
+        x = v - read[size(j)];
+        reach = alpha_most * norm * r;             // how far the kernel's state moves x
+        dx += operand * a_abs + (1 + operand) * lost + gamma * va + sum_k * (1 + operand) * e_.underflow_at(Point::S_op) + static_cast<double>(K_ + 2) * tiny;
+        dx += u * (std::fabs(x) + reach + dx);
+        if (!(a_abs + va < 0x1p127)) dx = kInfinity;
+      }
+      y[size(j)] = beta_signed * x;
+      const double xa = std::fabs(x) + reach;
+      double d = beta * ((1 + product) * dx + product * xa) + tiny;
+      d = e_.store(Point::Vn_s, beta * xa, d);
+      dy[size(j)] = no_nan((1 + write) * d + write * beta * xa);   // of what multiplies k in the update
+      const double kept = keep * alpha_most + (1 + keep) * alpha_error;
+      rho_[size(j)] = no_nan(alpha_most * c * r + kept * (state_norm_[size(j)] + r) + norm * dy[size(j)] + 3 * root_k_ * tiny);
+    }
+    // The write, the new norm and the read of the output.
+    Vector o(size(V_), 0.0), o_abs(size(V_), 0.0);
+    if (last) {                                    // element by element
+      for (Index d = 0; d < K_; ++d) {
+        const double a = alpha[size(gates_ == 1 ? 0 : d)], lost = alpha_absolute[size(gates_ == 1 ? 0 : d)];
+        for (Index j = 0; j < V_; ++j) {
+          const double s = std::fabs(state_[size(d * V_ + j)]), r = old_rho[size(j)];
+          const double before = a > 0 ? s / a : state_norm_[size(j)];
+          result_.ht[size(d * V_ + j)] = no_nan(alpha_most * c * r + keep * (s + a * r) + (1 + keep) * lost * (before + r) + k[d] * dy[size(j)] + 3 * tiny);
+        }
+      }
+    }
+    std::fill(state_norm_.begin(), state_norm_.end(), 0.0);
+    for (Index d = 0; d < K_; ++d) {
+      const double kd = static_cast<double>(in_.k[size(t * K_ + d)]), qd = static_cast<double>(in_.q[size(t * K_ + d)]), qa = q[d];
+      double* s = &state_[size(d * V_)];
+      for (Index j = 0; j < V_; ++j) {
+        const double x = s[j] + kd * y[size(j)];
+        s[j] = x;
+        o[size(j)] += qd * x;
+        o_abs[size(j)] += qa * std::fabs(x);
+        state_norm_[size(j)] += x * x;
+      }
+    }
+    for (double& x : state_norm_) x = std::sqrt(x);
+    if (c_.cadence == Cadence::token) {
+      if (!last) {                                 // store_state reads the elementwise bounds; here norms are enough
+        const double us = e_.at(Point::S_carried), eta = e_.underflow_at(Point::S_carried), top = e_.greatest[static_cast<std::size_t>(Point::S_carried)];
+        for (Index j = 0; j < V_; ++j) {
+          double& r = rho_[size(j)];
+          if (state_norm_[size(j)] + r > top) r = kInfinity;
+          r = no_nan(r + us * (state_norm_[size(j)] + r) + root_k_ * eta);
+        }
+      } else {
+        store_state(Point::S_carried);
+      }
+    }
+    const double scale = std::fabs(in_.scale), q_norm = q_norm_[size(t)];
+    const double out = compound(u, u, u_q_, e_.at(Point::S_op), gamma);
+    for (Index j = 0; j < V_; ++j) {
+      const double r = rho_[size(j)], a_abs = o_abs[size(j)] + q_norm * r;
+      double b = scale * (q_norm * r + out * a_abs + q_norm * root_k_ * (1 + out) * e_.underflow_at(Point::S_op)) + (scale + 1) * static_cast<double>(K_ + 2) * tiny;
+      if (!(a_abs < 0x1p127)) b = kInfinity;
+      result_.o[size(t * V_ + j)] = e_.store(Point::out, scale * std::fabs(o[size(j)]), no_nan(b));
+    }
+  }
+
+  // ---- chunkwise ----------------------------------------------------------------------------------------------
+
+  struct Chunk {
+    Index t, n;
+    Vector first, dfirst, last, dlast;             // e^(G_r), e^(G_(n-1)-G_r) and their errors
+    Vector decay, ddecay;                          // e^(G_i-G_j), i >= j
+    Vector l, dl, m, dm;                           // L and M with signs; dm: error of the explicit inverse, or Q = |M| dT
+    Vector p, dp;                                  // |scores|
+    Vector vn, vm, dvn;                            // corrected values, their magnitude for the kernel's state, error
+    Vector grow;                                   // prod of the norms of I - beta k k^T up to and with row r
+  };
+
+  void gates(Chunk& x) {
+    const Index n = x.n;
+    x.first.assign(size(n), 1.0);
+    x.last = x.first;
+    x.dfirst.assign(size(n), 0.0);
+    x.dlast = x.dfirst;
+    x.decay.assign(size(n * n), 1.0);
+    x.ddecay.assign(size(n * n), 0.0);
+    if (!gated_) return;
+    const double u = e_.arithmetic, reset = u > 0x1p-40 ? -104 : -746;
+    const bool safe = c_.gate_sum == GateSum::reset_safe, tree = c_.gate_sum == GateSum::prefix_tree;
+    // A tree, or sums rounded at random, may even rise from one row to the next: decays above 1.
+    const bool rising = tree || (e_.at(Point::G) > 0 && c_.at(Point::G).rounding == Rounding::stochastic);
+    Vector sum(size(n)), w(size(n));
+    std::vector<Index> start(size(n));             // row of the last reset
+    double total = 0, sums = 0;
+    Index begin = -1;
+    bool infinite = false;
+    for (Index r = 0; r < n; ++r) {
+      const double g = gate(x.t + r, 0);
+      if (safe && g < reset) {
+        total = sums = 0;
+        begin = r;
+      } else {
+        total += g;
+        sums += std::fabs(total);
+      }
+      infinite = infinite || std::isinf(total);
+      const double depth = std::ceil(std::log2(static_cast<double>(r + 2)));
+      const double order = tree ? 2 * depth * std::fabs(total) : std::max(sums, depth * std::fabs(total));
+      sum[size(r)] = total;
+      start[size(r)] = begin;
+      w[size(r)] = !e_.gate_sums || infinite ? 0 : u * order + (2 * u + e_.at(Point::G)) * std::fabs(total) + (total == 0 ? 0 : e_.underflow_at(Point::G));
+    }
+    const double vanish = std::max(e_.tiny, e_.underflow_at(Point::D));
+    for (Index r = 0; r < n; ++r) {
+      if (start[size(r)] >= 0 || sum[size(r)] == -kInfinity) {
+        double exact = 0;                          // with the resets themselves
+        for (Index m = 0; m <= r; ++m) exact += gate(x.t + m, 0);
+        x.first[size(r)] = exp_portable(exact);
+        x.dfirst[size(r)] = x.first[size(r)] > 0 ? x.first[size(r)] + vanish : 0;
+      } else {
+        x.first[size(r)] = exp_portable(sum[size(r)]);
+        x.dfirst[size(r)] = sum[size(r)] == 0 ? 0 : decay_error_monotone(sum[size(r)], w[size(r)]);
+      }
+    }
+    for (Index j = 0; j < n; ++j) {
+      double between = 0;
+      for (Index i = j + 1; i < n; ++i) {
+        between += gate(x.t + i, 0);               // without cancellation
+        double &d = x.decay[size(i * n + j)], &e = x.ddecay[size(i * n + j)];
+        d = exp_portable(between);
+        if (start[size(i)] != start[size(j)]) {
+          e = d > 0 ? d + vanish : 0;
+        } else if (sum[size(j)] == -kInfinity) {
+          e = kInfinity;                             // -inf - -inf
+        } else if (sum[size(i)] == -kInfinity) {
+          e = 0;
+        } else {
+          const double width = w[size(i)] + w[size(j)] + (e_.gate_sums ? 3 * u * std::fabs(between) : 0);
+          const bool zero = sum[size(i)] == 0;     // no gate so far: sums of zeros are exact
+          e = zero ? 0 : rising ? decay_error(between, width, kInfinity) : decay_error_monotone(between, width);
+        }
+      }
+    }
+    for (Index r = 0; r + 1 < n; ++r) {
+      x.last[size(r)] = x.decay[size((n - 1) * n + r)];
+      x.dlast[size(r)] = x.ddecay[size((n - 1) * n + r)];
+    }
+  }
+
+  // Signed and absolute Gram products of rows a with the keys of the chunk, row i against j < i + with.
+  void gram(const Chunk& x, const std::vector<float>& a, const Vector& a_abs, Index with, Vector& product, Vector& absolute) {
+    const Index n = x.n;
+    product.assign(size(n * n), 0.0);
+    absolute.assign(size(n * n), 0.0);
+    Vector kt(size(K_ * n)), kt_abs(size(K_ * n)), row(size(K_));
+    for (Index d = 0; d < K_; ++d)
+      for (Index r = 0; r < n; ++r) {
+        kt[size(d * n + r)] = static_cast<double>(in_.k[size((x.t + r) * K_ + d)]);
+        kt_abs[size(d * n + r)] = k_[size((x.t + r) * K_ + d)];
+      }
+    for (Index i = 0; i < n; ++i) {
+      for (Index d = 0; d < K_; ++d) row[size(d)] = static_cast<double>(a[size((x.t + i) * K_ + d)]);
+      add_row(&product[size(i * n)], row.data(), kt.data(), n, K_, i + with);
+      add_row(&absolute[size(i * n)], &a_abs[size((x.t + i) * K_)], kt_abs.data(), n, K_, i + with);
+    }
+  }
+
+  double gram_error(double value, double absolute, double u_left) const {
+    const double d = compound(u_left, u_k_, e_.gamma(K_)) * absolute + static_cast<double>(K_) * e_.tiny;
+    return absolute < 0x1p127 ? e_.store(Point::gram, std::fabs(value), d) : kInfinity;
+  }
+
+  void scores(Chunk& x) {
+    const Index n = x.n;
+    const double u = e_.arithmetic, scale = std::min(1.0, std::fabs(in_.scale));
+    Vector absolute;
+    gram(x, in_.q, q_, 1, x.p, absolute);
+    x.dp.assign(size(n * n), 0.0);
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j <= i; ++j) {
+        const std::size_t at = size(i * n + j);
+        const double qk = std::fabs(x.p[at]), d = gram_error(qk, absolute[at], u_q_), decay = x.decay[at];
+        const double more = x.ddecay[at] * (1 + 2 * u) + decay * 2 * u;        // of the decay, products included
+        const double error = no_nan(d * (decay + more)) + no_nan(qk * more) + e_.tiny;
+        x.p[at] = qk * decay;
+        // Scores may be stored after the scale is in, which makes their underflow coarser by it.
+        x.dp[at] = no_nan(e_.store(Point::P, x.p[at], error) + e_.underflow_at(Point::P) * (1 / scale - 1));
+      }
+  }
+
+  void coupling(Chunk& x) {                        // L, M and the error of solving with them
+    const Index n = x.n;
+    const double u = e_.arithmetic, gamma = e_.gamma(n + 1);
+    Vector absolute;
+    gram(x, in_.k, k_, 0, x.l, absolute);
+    x.dl.assign(size(n * n), 0.0);
+    for (Index i = 0; i < n; ++i) {
+      const double beta = in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(x.t + i)]), beta_abs = beta_[size(x.t + i)];
+      for (Index j = 0; j < i; ++j) {
+        const std::size_t at = size(i * n + j);
+        const double kk = std::fabs(x.l[at]), d = gram_error(kk, absolute[at], u_k_), decay = x.decay[at];
+        const double cost = compound(4 * u, u_beta_), more = x.ddecay[at] * (1 + cost) + decay * cost;
+        const double error = beta_abs * (no_nan(d * (decay + more)) + no_nan(kk * more)) + 2 * e_.tiny;
+        x.l[at] *= beta * decay;
+        x.dl[at] = no_nan(e_.store(Point::gram, std::fabs(x.l[at]), error));
+      }
+    }
+    x.m.assign(size(n * n), 0.0);
+    Vector minus(size(n));
+    for (Index i = 0; i < n; ++i) {
+      for (Index j = 0; j < i; ++j) minus[size(j)] = -x.l[size(i * n + j)];
+      x.m[size(i * n + i)] = 1;
+      add_row(&x.m[size(i * n)], minus.data(), x.m.data(), n, i, i);
+    }
+    m_abs_.resize(size(n * n));
+    l_abs_.resize(size(n * n));
+    for (std::size_t i = 0; i < m_abs_.size(); ++i) {
+      m_abs_[i] = std::fabs(x.m[i]);
+      l_abs_[i] = std::fabs(x.l[i]);
+    }
+    x.dm.assign(size(n * n), 0.0);
+    if (c_.solve == Solve::substitution) {
+      backward(x, 0, n, gamma, x.dm);
+      return;
+    }
+    if (c_.solve == Solve::neumann) {
+      neumann(x);
+    } else {
+      Vector other(size(n * n), 0.0);
+      const Index b = std::min<Index>(c_.block, n);
+      for (Index i = 0; i < n; i += b) diagonal(x, i, std::min(i + b, n), x.dm);
+      other = x.dm;
+      for (Index i = b; i < n; i += b) extend(x, 0, i, std::min(i + b, n), x.dm);            // block row by block row
+      for (Index s = b; s < n; s *= 2)                                                     // or by doubling
+        for (Index i = 0; i + s < n; i += 2 * s) extend(x, i, i + s, std::min(i + 2 * s, n), other);
+      for (std::size_t i = 0; i < other.size(); ++i) x.dm[i] = std::max(x.dm[i], other[i]);
+    }
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j <= i; ++j) {
+        double& d = x.dm[size(i * n + j)];
+        if (i == j) d = 0;                         // ones are exact in every format
+        else d = no_nan(e_.store(Point::M, m_abs_[size(i * n + j)], d));
+      }
+  }
+
+  // out = |M| (dL + gamma (I + |L| + dL)) on rows and columns [a, b).
+  void backward(const Chunk& x, Index a, Index b, double gamma, Vector& out) {
+    const Index n = x.n;
+    Vector dt(size(n * n), 0.0);
+    for (Index i = a; i < b; ++i)
+      for (Index j = a; j <= i; ++j) {
+        const std::size_t at = size(i * n + j);
+        dt[at] = i == j ? gamma : no_nan(x.dl[at] + gamma * (l_abs_[at] + x.dl[at]));
+      }
+    for (Index i = a; i < b; ++i) {
+      add_row(&out[size(i * n + a)], &m_abs_[size(i * n + a)], &dt[size(a * n + a)], n, i - a + 1, i - a + 1);
+      for (Index j = a; j <= i; ++j) out[size(i * n + j)] = no_nan(out[size(i * n + j)]);
+    }
+  }
+
+  // d <- (I - Q)^-1 (d + Q magnitude): error of a solution by substitution, d [n,width] the error of its right side
+  // already multiplied by |M|; Q has diagonal entries.
+  static void close(const Vector& q, Index stride, Index a, Index n, const double* magnitude, double* d, Index width) {
+    for (Index i = 0; i < n; ++i) {
+      const double* qi = &q[size((a + i) * stride + a)];
+      add_row(d + i * width, qi, magnitude, width, i + 1, width);
+      add_row(d + i * width, qi, d, width, i, width);
+      const double pivot = qi[i] < 1 ? 1 / (1 - qi[i]) : kInfinity;
+      for (Index j = 0; j < width; ++j) d[i * width + j] = no_nan(d[i * width + j] * pivot);
+    }
+  }
+
+  // Diagonal block of the inverse, by substitution.
+  void diagonal(const Chunk& x, Index a, Index b, Vector& dm) {
+    const Index n = x.n, w = b - a;
+    Vector q(size(n * n), 0.0), magnitude(size(w * w)), d(size(w * w));
+    backward(x, a, b, e_.gamma(n + 1), q);
+    for (Index i = 0; i < w; ++i)
+      for (Index j = 0; j < w; ++j) {
+        magnitude[size(i * w + j)] = m_abs_[size((a + i) * n + a + j)];
+        double rows = 0;                           // underflow of every product
+        for (Index m = 0; m <= i; ++m) rows += m_abs_[size((a + i) * n + a + m)];
+        d[size(i * w + j)] = i > j ? rows * static_cast<double>(w) * e_.tiny : 0;
+      }
+    close(q, n, a, w, magnitude.data(), d.data(), w);
+    for (Index i = 0; i < w; ++i)
+      for (Index j = 0; j < i; ++j) dm[size((a + i) * n + a + j)] = d[size(i * w + j)];
+  }
+
+  // M of rows [b, c), columns [a, b) as - M22 L21 M11, either product first, operands stored at gram.
+  void extend(const Chunk& x, Index a, Index b, Index c, Vector& dm) {
+    const Index n = x.n, rows = c - b, columns = b - a;
+    const double gamma = e_.gamma(n + 1), ug = e_.at(Point::gram), eta = e_.underflow_at(Point::gram);
+    auto operand = [&](Index i, Index j) {         // error of M as an operand
+      const std::size_t at = size(i * n + j);
+      return i == j ? 0.0 : dm[at] + ug * (m_abs_[at] + dm[at]) + eta;
+    };
+    Vector right(size(columns * columns), 0.0), right_error(size(columns * columns), 0.0);
+    for (Index i = 0; i < columns; ++i)
+      for (Index j = 0; j <= i; ++j) {
+        const double m = m_abs_[size((a + i) * n + a + j)], d = operand(a + i, a + j);
+        right[size(i * columns + j)] = (1 + gamma) * (m + d);
+        right_error[size(i * columns + j)] = gamma * m + (1 + gamma) * d;
+      }
+    Vector y(size(rows * columns), 0.0), dy(size(rows * columns), 0.0);
+    for (Index i = 0; i < rows; ++i) {
+      const std::size_t at = size((b + i) * n + a);
+      add_row(&y[size(i * columns)], &l_abs_[at], &m_abs_[size(a * n + a)], n, columns, columns);
+      add_row(&dy[size(i * columns)], &x.dl[at], right.data(), columns, columns, columns);
+      add_row(&dy[size(i * columns)], &l_abs_[at], right_error.data(), columns, columns, columns);
+      for (Index j = 0; j < columns; ++j) {
+        double &value = y[size(i * columns + j)], &d = dy[size(i * columns + j)];
+        d = no_nan(e_.store(Point::gram, value, d + static_cast<double>(n) * e_.tiny));
+        const double magnitude = value, error = d;
+        value = (1 + gamma) * (magnitude + error);           // times the error of M22
+        d = gamma * magnitude + (1 + gamma) * error;         // times |M22|
+      }
+    }
+    Vector left(size(rows));
+    for (Index i = 0; i < rows; ++i) {
+      double* out = &dm[size((b + i) * n + a)];
+      for (Index m = 0; m <= i; ++m) left[size(m)] = operand(b + i, b + m);
+      std::fill(out, out + columns, static_cast<double>(n) * e_.tiny);
+      add_row(out, left.data(), y.data(), columns, i + 1, columns);
+      add_row(out, &m_abs_[size((b + i) * n + b)], dy.data(), columns, i + 1, columns);
+      for (Index j = 0; j < columns; ++j) out[j] = no_nan(out[j]);
+    }
+  }
+
+  // (I - L)(I + L^2)(I + L^4)...: powers and partial products as they are, which may be far larger than M.
+  void neumann(Chunk& x) {
+    const Index n = x.n;
+    const double gamma = e_.gamma(n + 1), ug = e_.at(Point::gram), eta = e_.underflow_at(Point::gram);
+    Vector power(size(n * n)), dpower = x.dl, m(size(n * n), 0.0), dm = x.dl;
+    for (std::size_t i = 0; i < power.size(); ++i) m[i] = power[i] = -x.l[i];
+    for (Index i = 0; i < n; ++i) m[size(i * n + i)] = 1;
+    // d <- error of the product of a (error da) and b (error db), in either order.
+    auto product_error = [&](const Vector& a, const Vector& da, const Vector& b, const Vector& db) {
+      Vector one(size(n * n), 0.0), two = one;
+      auto half = [&](const Vector& l, const Vector& dl, const Vector& r, const Vector& dr, Vector& out) {
+        Vector r_top(size(n * n)), r_error(size(n * n)), l_abs(size(n * n));
+        for (std::size_t i = 0; i < r.size(); ++i) {
+          r_top[i] = (1 + gamma) * (std::fabs(r[i]) + dr[i]);
+          r_error[i] = gamma * std::fabs(r[i]) + (1 + gamma) * dr[i];
+          l_abs[i] = std::fabs(l[i]);
+        }
+        for (Index i = 0; i < n; ++i) {
+          add_row(&out[size(i * n)], &dl[size(i * n)], r_top.data(), n, i + 1, i + 1);
+          add_row(&out[size(i * n)], &l_abs[size(i * n)], r_error.data(), n, i + 1, i + 1);
+        }
+      };
+      half(a, da, b, db, one);
+      half(b, db, a, da, two);
+      for (std::size_t i = 0; i < one.size(); ++i) one[i] = no_nan(std::max(one[i], two[i]) + static_cast<double>(n) * e_.tiny);
+      return one;
+    };
+    for (Index step = 2; step < n; step *= 2) {
+      Vector square(size(n * n), 0.0);
+      for (Index i = 0; i < n; ++i) add_row(&square[size(i * n)], &power[size(i * n)], power.data(), n, i, n);
+      dpower = product_error(power, dpower, power, dpower);
+      for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j < i; ++j) {
+          double& d = dpower[size(i * n + j)];
+          d = no_nan(e_.store(Point::gram, std::fabs(square[size(i * n + j)]), d));
+        }
+      power.swap(square);
+      Vector operand = dm;
+      for (std::size_t i = 0; i < operand.size(); ++i)
+        if (m[i] != 1 || dm[i] != 0) operand[i] += ug * (std::fabs(m[i]) + dm[i]) + (m[i] != 0 ? eta : 0);
+      const Vector added = product_error(m, operand, power, dpower);
+      Vector next = m;
+      for (Index i = 0; i < n; ++i) add_row(&next[size(i * n)], &m[size(i * n)], power.data(), n, i + 1, n);
+      for (std::size_t i = 0; i < next.size(); ++i) dm[i] = no_nan(dm[i] + added[i] + gamma * (std::fabs(m[i]) + dm[i]));
+      m.swap(next);
+    }
+    x.dm = dm;
+  }
+
+  // Error of (I+L)^-1 B: right [n,width] = |B| with error bound `d` on entry, the result's on return.
+  void solve_error(const Chunk& x, const Vector& right, const Vector& solution, Vector& d, Index width) {
+    const Index n = x.n;
+    const double gamma = e_.gamma(n + 1);
+    Vector out(size(n * width), static_cast<double>(n) * e_.tiny);
+    if (c_.solve == Solve::substitution) {
+      for (Index i = 0; i < n; ++i) add_row(&out[size(i * width)], &m_abs_[size(i * n)], d.data(), width, i + 1, width);
+      close(x.dm, n, 0, n, solution.data(), out.data(), width);
+    } else {
+      Vector top(size(n * width)), error(size(n * width));
+      for (std::size_t i = 0; i < top.size(); ++i) {
+        top[i] = (1 + gamma) * (right[i] + d[i]);
+        error[i] = gamma * right[i] + (1 + gamma) * d[i];
+      }
+      for (Index i = 0; i < n; ++i) {
+        add_row(&out[size(i * width)], &x.dm[size(i * n)], top.data(), width, i + 1, width);
+        add_row(&out[size(i * width)], &m_abs_[size(i * n)], error.data(), width, i + 1, width);
+      }
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) d[i] = no_nan(out[i]);
+  }
+
+  // The exact chunk, token by token: corrected values, outputs, and the state left behind.
+  void exact(Chunk& x, Vector& o) {
+    x.vn.assign(size(x.n * V_), 0.0);
+    o.assign(size(x.n * V_), 0.0);
+    Vector row(size(K_)), read(size(V_));
+    for (Index r = 0; r < x.n; ++r) {
+      const Index t = x.t + r;
+      const double a = gated_ ? exp_portable(gate(t, 0)) : 1, beta = in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(t)]);
+      double* y = &x.vn[size(r * V_)];
+      std::fill(read.begin(), read.end(), 0.0);
+      if (delta_ && a != 0) {
+        for (Index d = 0; d < K_; ++d) row[size(d)] = a * static_cast<double>(in_.k[size(t * K_ + d)]);
+        add_row(read.data(), row.data(), state_.data(), V_, K_, V_);
+      }
+      for (Index j = 0; j < V_; ++j) y[j] = beta * (static_cast<double>(in_.v[size(t * V_ + j)]) - read[size(j)]);
+      double* out = &o[size(r * V_)];
+      for (Index d = 0; d < K_; ++d) {
+        const double kd = static_cast<double>(in_.k[size(t * K_ + d)]), qd = static_cast<double>(in_.q[size(t * K_ + d)]);
+        double* s = &state_[size(d * V_)];
+        for (Index j = 0; j < V_; ++j) {
+          const double v = a * s[j] + kd * y[j];
+          s[j] = v;
+          out[j] += qd * v;
+        }
+      }
+    }
+  }
+
+  void chunk(Index t, Index n, bool last) {
+    Chunk x;
+    x.t = t;
+    x.n = n;
+    const double u = e_.arithmetic, tiny = e_.tiny, us = e_.at(Point::S_op), eta_s = e_.underflow_at(Point::S_op);
+    const double scale = std::fabs(in_.scale);
+    gates(x);
+    scores(x);
+    if (delta_) coupling(x);
+    x.grow.resize(size(n));
+    double grown = 1;
+    for (Index r = 0; r < n; ++r) x.grow[size(r)] = grown *= growth(t + r);
+
+    const Vector rho = rho_, start_norm = state_norm_;
+    Vector start(size(K_ * V_)), column(size(V_), 0.0);
+    double top_state = 0;
+    for (Index d = 0; d < K_; ++d)
+      for (Index j = 0; j < V_; ++j) {
+        const double s = std::fabs(state_[size(d * V_ + j)]);
+        start[size(d * V_ + j)] = s;
+        column[size(j)] += s;
+        top_state = std::max(top_state, s);
+      }
+    double top_rho = 0;
+    for (double r : rho) top_rho = std::max(top_rho, r);
+    const bool operand_fits = top_state + top_rho <= std::min(e_.greatest[static_cast<std::size_t>(Point::S_op)], 0x1p127);
+    Vector o;
+    exact(x, o);
+    measure_state();
+
+    // |Vn| for the state that the kernel has: Vn_r moves by at most beta |k_r| e^(G_r) prod(c) rho.
+    x.vm.resize(size(n * V_));
+    for (Index r = 0; r < n; ++r) {
+      const double reach = delta_ ? beta_[size(t + r)] * k_norm_[size(t + r)] * x.first[size(r)] * (r ? x.grow[size(r - 1)] : 1) : 0;
+      for (Index j = 0; j < V_; ++j) x.vm[size(r * V_ + j)] = no_nan(std::fabs(x.vn[size(r * V_ + j)]) + (reach > 0 ? reach * rho[size(j)] : 0));
+    }
+    values(x, start, rho, operand_fits);
+
+    // Output.
+    const double gamma_o = e_.gamma(K_ + n + 1), eta_q = e_.underflow_at(Point::q_scaled) / std::min(1.0, scale);
+    Vector operand(size(n * V_)), error(size(n * V_)), total(size(V_)), dp(size(n));
+    for (std::size_t i = 0; i < operand.size(); ++i) {
+      const double d = no_nan(e_.store(Point::Vn_o, x.vm[i], x.dvn[i]));
+      operand[i] = x.vm[i] + d;
+      error[i] = gamma_o * x.vm[i] + (1 + gamma_o) * d;
+    }
+    for (Index r = 0; r < n; ++r) {
+      const double e = x.first[size(r)], q_norm = q_norm_[size(t + r)];
+      const double rounding = compound(u_q_, e_.at(Point::q_scaled), us, gamma_o, 3 * u), cost = x.dfirst[size(r)] * (1 + rounding) + e * rounding;
+      std::fill(total.begin(), total.end(), 0.0);
+      add_row(total.data(), &q_[size((t + r) * K_)], start.data(), V_, K_, V_);
+      for (Index j = 0; j < V_; ++j) {
+        const double a_abs = total[size(j)] + q_norm * rho[size(j)];
+        double b = cost > 0 ? cost * a_abs : 0;
+        b += (e + cost) * q_norm * root_k_ * eta_s + eta_q * (column[size(j)] + root_k_ * rho[size(j)]) * (1 + us);
+        const double carried = e > 0 ? e * x.grow[size(r)] * q_norm * rho[size(j)] : 0;
+        total[size(j)] = operand_fits && a_abs < 0x1p127 ? b + carried + static_cast<double>(K_ + n + 4) * tiny : kInfinity;
+      }
+      for (Index j = 0; j <= r; ++j) dp[size(j)] = (1 + gamma_o) * x.dp[size(r * n + j)];
+      add_row(total.data(), dp.data(), operand.data(), V_, r + 1, V_);
+      add_row(total.data(), &x.p[size(r * n)], error.data(), V_, r + 1, V_);
+      for (Index j = 0; j < V_; ++j) {
+        const double value = scale * std::fabs(o[size(r * V_ + j)]), b = scale * total[size(j)] * (1 + 3 * u) + 3 * u * value + tiny;
+        result_.o[size((t + r) * V_ + j)] = e_.store(Point::out, value, no_nan(b));
+      }
+    }
+
+    // State.
+    const double gamma_s = e_.gamma(n + 2), e = x.first[size(n - 1)], c = x.grow[size(n - 1)];
+    const double keep = compound(u, u, gamma_s), kept = x.dfirst[size(n - 1)] * (1 + keep) + e * keep;
+    const double eta_k = e_.underflow_at(Point::k_scaled), eta_v = e_.underflow_at(Point::Vn_s);
+    Vector& added = operand;                       // what row r adds per unit of k
+    Vector loose(size(V_), static_cast<double>(n + 3) * tiny);     // not multiplied by k
+    for (Index r = 0; r < n; ++r) {
+      const double f = x.last[size(r)];
+      const double rounding = compound(keep, u_k_, e_.at(Point::k_scaled), e_.at(Point::Vn_s)), cost = x.dlast[size(r)] * (1 + rounding) + f * rounding;
+      for (Index j = 0; j < V_; ++j) {
+        const std::size_t i = size(r * V_ + j);
+        const double top = x.vm[i] + x.dvn[i], more = (1 + gamma_s) * (eta_v + tiny) * (1 + f + cost);
+        added[i] = top <= e_.greatest[static_cast<std::size_t>(Point::Vn_s)] ? no_nan((f + cost) * x.dvn[i]) + (cost > 0 ? cost * x.vm[i] : 0) + more : kInfinity;
+        loose[size(j)] += (1 + gamma_s) * eta_k * top;
+      }
+    }
+    if (last) {
+      Vector keys(size(n));
+      for (Index d = 0; d < K_; ++d) {
+        double* b = &result_.ht[size(d * V_)];
+        for (Index r = 0; r < n; ++r) keys[size(r)] = k_[size((t + r) * K_ + d)];
+        for (Index j = 0; j < V_; ++j) b[j] = (e > 0 ? e * c * rho[size(j)] : 0) + (kept > 0 ? kept * (start[size(d * V_ + j)] + rho[size(j)]) : 0) + loose[size(j)];
+        add_row(b, keys.data(), added.data(), V_, n, V_);
+        for (Index j = 0; j < V_; ++j) b[j] = no_nan(b[j]);
+      }
+    }
+    for (Index j = 0; j < V_; ++j)
+      rho_[size(j)] = (e > 0 ? e * c * rho[size(j)] : 0) + (kept > 0 ? kept * (start_norm[size(j)] + rho[size(j)]) : 0) + root_k_ * loose[size(j)];
+    add_row(rho_.data(), &k_norm_[size(t)], added.data(), V_, n, V_);
+    for (double& r : rho_) r = no_nan(r);
+    if (c_.cadence == Cadence::chunk) {
+      if (last) {
+        store_state(Point::S_carried);
+      } else {
+        const double u_c = e_.at(Point::S_carried), eta = e_.underflow_at(Point::S_carried), top = e_.greatest[static_cast<std::size_t>(Point::S_carried)];
+        for (Index j = 0; j < V_; ++j) {
+          double& r = rho_[size(j)];
+          if (state_norm_[size(j)] + r > top) r = kInfinity;
+          r = no_nan(r + u_c * (state_norm_[size(j)] + r) + root_k_ * eta);
+        }
+      }
+    }
+  }
+
+  // x.dvn: error of the corrected values, for the state that the kernel has.
+  void values(Chunk& x, const Vector& start, const Vector& rho, bool operand_fits) {
+    const Index n = x.n, t = x.t;
+    const double u = e_.arithmetic, tiny = e_.tiny, us = e_.at(Point::S_op), eta_s = e_.underflow_at(Point::S_op), gamma_k = e_.gamma(K_ + 1);
+    const double by_beta = compound(u_beta_, u_v_, u);
+    Vector bv(size(n * V_)), dbv(size(n * V_));
+    auto beta_v = [&] {
+      for (Index r = 0; r < n; ++r)
+        for (Index j = 0; j < V_; ++j) {
+          const std::size_t i = size(r * V_ + j);
+          bv[i] = beta_[size(t + r)] * v_[size((t + r) * V_ + j)];
+          dbv[i] = no_nan(e_.store(Point::bv, bv[i], by_beta * bv[i] + tiny));
+        }
+    };
+    if (!delta_) {
+      beta_v();
+      x.dvn = dbv;
+      return;
+    }
+    const double operand = compound(us, gamma_k);
+    if (c_.vectors == Vectors::wu) {
+      beta_v();
+      // U and W with signs, for their magnitudes.
+      Vector uu(size(n * V_), 0.0), w(size(n * K_), 0.0), scaled(size(n)), plain(size(n * V_)), key(size(n * K_));
+      Vector bk(size(n * K_)), dbk(size(n * K_));
+      for (Index r = 0; r < n; ++r) {
+        const double beta = in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(t + r)]), e = x.first[size(r)];
+        for (Index j = 0; j < V_; ++j) plain[size(r * V_ + j)] = beta * static_cast<double>(in_.v[size((t + r) * V_ + j)]);
+        const double rounding = compound(u_beta_, u_k_, 2 * u), cost = x.dfirst[size(r)] * (1 + rounding) + e * rounding;
+        for (Index d = 0; d < K_; ++d) {
+          const std::size_t i = size(r * K_ + d);
+          const double ka = beta_[size(t + r)] * k_[size((t + r) * K_ + d)];
+          key[i] = beta * e * static_cast<double>(in_.k[size((t + r) * K_ + d)]);
+          bk[i] = e * ka;
+          dbk[i] = no_nan(e_.store(Point::bk, bk[i], cost * ka + tiny));
+        }
+      }
+      for (Index r = 0; r < n; ++r) {
+        add_row(&uu[size(r * V_)], &x.m[size(r * n)], plain.data(), V_, r + 1, V_);
+        add_row(&w[size(r * K_)], &x.m[size(r * n)], key.data(), K_, r + 1, K_);
+      }
+      for (double& a : uu) a = std::fabs(a);
+      for (double& a : w) a = std::fabs(a);
+      solve_error(x, bv, uu, dbv, V_);
+      solve_error(x, bk, w, dbk, K_);
+      x.dvn.assign(size(n * V_), 0.0);
+      Vector coefficient(size(K_));
+      for (Index r = 0; r < n; ++r) {
+        double square = 0, sum = 0;
+        for (Index d = 0; d < K_; ++d) {
+          const std::size_t i = size(r * K_ + d);
+          const double dw = no_nan(e_.store(Point::W, w[i], dbk[i]));
+          const double h = (1 + operand) * dw + operand * w[i];
+          coefficient[size(d)] = h;
+          square += h * h;
+          sum += w[i] + dw;
+        }
+        const double norm = std::sqrt(square);
+        double* dv = &x.dvn[size(r * V_)];
+        add_row(dv, coefficient.data(), start.data(), V_, K_, V_);
+        for (Index j = 0; j < V_; ++j) {
+          const std::size_t i = size(r * V_ + j);
+          const double du = no_nan(e_.store(Point::U, uu[i], dbv[i]));
+          double d = dv[j] + (norm > 0 ? norm * rho[size(j)] : 0) + (1 + gamma_k) * sum * eta_s + static_cast<double>(K_ + 1) * tiny;
+          d += du + gamma_k * (uu[i] + du);
+          d += u * (x.vm[i] + d);
+          dv[j] = operand_fits && x.vm[i] + d < 0x1p127 ? no_nan(d) : kInfinity;
+        }
+      }
+      return;
+    }
+    // Residual form.
+    x.dvn.assign(size(n * V_), 0.0);
+    Vector right = x.vn;                           // B = (I+L) Vn
+    for (Index r = 0; r < n; ++r) add_row(&right[size(r * V_)], &x.l[size(r * n)], x.vn.data(), V_, r, V_);
+    for (Index r = 0; r < n; ++r) {
+      const double e = x.first[size(r)], beta = beta_[size(t + r)], norm = k_norm_[size(t + r)];
+      const double rounding = compound(u_k_, operand, u), cost = x.dfirst[size(r)] * (1 + rounding) + e * rounding;
+      double* dv = &x.dvn[size(r * V_)];
+      add_row(dv, &k_[size((t + r) * K_)], start.data(), V_, K_, V_);
+      for (Index j = 0; j < V_; ++j) {
+        const std::size_t i = size(r * V_ + j);
+        const double a_abs = dv[j] + norm * rho[size(j)], va = v_[size((t + r) * V_ + j)];
+        right[i] = std::fabs(right[i]) + (e > 0 ? beta * norm * e * rho[size(j)] : 0);
+        double d = (cost > 0 ? cost * a_abs : 0) + (gamma_k + u_v_) * va + (e + cost) * norm * root_k_ * eta_s + static_cast<double>(K_ + 2) * tiny;
+        d = beta * (1 + by_beta) * (1 + u) * d + compound(u_beta_, u, u) * right[i] + tiny;
+        dv[j] = operand_fits && a_abs + va < 0x1p127 ? no_nan(e_.store(Point::bv, right[i], no_nan(d))) : kInfinity;
+      }
+    }
+    solve_error(x, right, x.vm, x.dvn, V_);
+  }
+
+  const Contract& c_;
+  const Costs& e_;
+  const HeadInputs& in_;
+  Index K_, V_, gates_ = 1;
+  bool gated_ = true, delta_ = true;
+  double root_k_, u_k_ = 0, u_q_ = 0, u_v_ = 0, u_beta_ = 0;
+  Vector k_, q_, v_, beta_, k_norm_, q_norm_;      // magnitudes of the inputs
+  Vector state_, state_norm_, rho_;                // exact state, its column norms, bound of the norm of the error
+  Vector m_abs_, l_abs_;
+  HeadResult result_;
+};
+
+}  // namespace
+
+HeadResult bound_head(const Contract& c, const HeadInputs& in, std::span<const std::int64_t> split) {
+  const Costs costs(c);
+  return Bound(c, costs, in).run(split);
+}
+
+std::string explain_bound(const Contract& c, const HeadInputs& in, bool of_state, std::int64_t t, std::int64_t v, std::span<const std::int64_t> split) {
+  if (v < 0 || v >= in.V || t < 0 || t >= (of_state ? in.K : in.T)) throw std::invalid_argument("bound: no element " + std::to_string(t) + "," + std::to_string(v));
+  // One value channel decides alone, and an output depends on no later token.
+  HeadInputs one = in;
+  one.V = 1;
+  one.v.clear();
+  one.h0.clear();
+  for (Index i = 0; i < in.T; ++i) one.v.push_back(in.v[size(i * in.V + v)]);
+  if (!in.h0.empty())
+    for (Index d = 0; d < in.K; ++d) one.h0.push_back(in.h0[size(d * in.V + v)]);
+  const Costs all(c);
+  auto value = [&](const Costs& costs) {
+    const HeadResult r = Bound(c, costs, one).run(split);
+    return of_state ? r.ht[size(t)] : r.o[size(t)];
+  };
+  const double whole = value(all);
+  char text[64];
+  std::snprintf(text, sizeof text, "bound %.3g", whole);
+  std::string line = text;
+  if (!(whole < kInfinity)) return line + ": a value may leave the range of its format";
+  if (whole == 0) return line;
+  std::vector<std::pair<double, std::string>> shares;
+  auto without = [&](const std::string& name, auto&& change) {
+    Costs fewer = all;
+    change(fewer);
+    shares.emplace_back((whole - value(fewer)) / whole, name);
+  };
+  for (std::size_t i = 0; i < kPoints; ++i)
+    if (all.u[i] > 0 || all.eta[i] > 0)
+      without(std::string(name(static_cast<Point>(i))) + "=" + to_string(c.points[i]), [&](Costs& f) { f.u[i] = f.eta[i] = 0; });
+  without("accumulation", [](Costs& f) { f.accumulate = 0; });
+  without("arithmetic", [](Costs& f) { f.arithmetic = 0; });
+  without("exp", [](Costs& f) { f.exp = 0; });
+  without("gate sums", [](Costs& f) { f.gate_sums = false; });
+  std::sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  line += ":";
+  for (std::size_t i = 0; i < shares.size() && (i < 4 && (i == 0 || shares[i].first >= 0.02)); ++i) {
+    std::snprintf(text, sizeof text, "%s %s %.0f%%", i ? "," : "", shares[i].second.c_str(), 100 * shares[i].first);
+    line += text;
+  }
+  return line;
+}
+
+}  // namespace gdn
