@@ -109,7 +109,8 @@ class Bound {
       } else {
         for (Index t = begin; t < end; t += c_.chunk) chunk(t, std::min<Index>(c_.chunk, end - t), t + c_.chunk >= end);
       }
-      if (end > begin && c_.cadence == Cadence::call) store_state(Point::S_carried);
+      // A call without tokens may still have taken the state through its carried format.
+      if (c_.cadence == Cadence::call || (end == begin && !stored)) store_state(Point::S_carried);
       if (end > begin || !stored) store_state(Point::ht);
       stored = true;
       begin = end;
@@ -190,6 +191,8 @@ class Bound {
       }
     for (Index j = 0; j < V_; ++j) {
       double& r = rho_[size(j)];
+      // A state that overflows as it is handed over is judged by its value there, but spoils the next call.
+      if (state_norm_[size(j)] + r > info(c_.at(p).format).max_finite) r = kInfinity;
       r = no_nan(r + e_.u[i] * (state_norm_[size(j)] + r) + root_k_ * e_.eta[i]);
     }
   }
@@ -240,6 +243,7 @@ class Bound {
     const double beta_signed = in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(t)]);
     const double operand = compound(u, e_.at(Point::S_op), u_k_, gamma), product = compound(u_beta_, u, u);
     const double write = compound(u_k_, u, u), keep = compound(u, u);
+    const double operand_top = e_.greatest[static_cast<std::size_t>(Point::S_op)];
     Vector y(size(V_)), dy(size(V_)), old_rho = rho_;
     for (Index j = 0; j < V_; ++j) {
       const double v = static_cast<double>(in_.v[size(t * V_ + j)]), va = v_[size(t * V_ + j)], r = rho_[size(j)];
@@ -250,7 +254,7 @@ class Bound {
         reach = alpha_most * norm * r;             // how far the kernel's state moves x
         dx += operand * a_abs + (1 + operand) * lost + gamma * va + sum_k * (1 + operand) * e_.underflow_at(Point::S_op) + static_cast<double>(K_ + 2) * tiny;
         dx += u * (std::fabs(x) + reach + dx);
-        if (!(a_abs + va < 0x1p127)) dx = kInfinity;
+        if (!(a_abs + va < 0x1p127) || alpha_most * (state_norm_[size(j)] + r) > operand_top) dx = kInfinity;
       }
       y[size(j)] = beta_signed * x;
       const double xa = std::fabs(x) + reach;
@@ -302,7 +306,7 @@ class Bound {
     for (Index j = 0; j < V_; ++j) {
       const double r = rho_[size(j)], a_abs = o_abs[size(j)] + q_norm * r;
       double b = scale * (q_norm * r + out * a_abs + q_norm * root_k_ * (1 + out) * e_.underflow_at(Point::S_op)) + (scale + 1) * static_cast<double>(K_ + 2) * tiny;
-      if (!(a_abs < 0x1p127)) b = kInfinity;
+      if (!(a_abs < 0x1p127) || state_norm_[size(j)] + r > operand_top) b = kInfinity;
       result_.o[size(t * V_ + j)] = e_.store(Point::out, scale * std::fabs(o[size(j)]), no_nan(b));
     }
   }
@@ -336,7 +340,7 @@ class Bound {
     std::vector<Index> start(size(n));             // row of the last reset
     double total = 0, sums = 0;
     Index begin = -1;
-    bool infinite = false;
+    std::vector<bool> infinite(size(n), false);    // the kernel's sum may be -inf, and a difference of two of them NaN
     for (Index r = 0; r < n; ++r) {
       const double g = gate(x.t + r, 0);
       if (safe && g < reset) {
@@ -346,12 +350,12 @@ class Bound {
         total += g;
         sums += std::fabs(total);
       }
-      infinite = infinite || std::isinf(total);
       const double depth = std::ceil(std::log2(static_cast<double>(r + 2)));
       const double order = tree ? 2 * depth * std::fabs(total) : std::max(sums, depth * std::fabs(total));
       sum[size(r)] = total;
       start[size(r)] = begin;
-      w[size(r)] = !e_.gate_sums || infinite ? 0 : u * order + (2 * u + e_.at(Point::G)) * std::fabs(total) + (total == 0 ? 0 : e_.underflow_at(Point::G));
+      infinite[size(r)] = std::fabs(total) * (1 + 1e-3) > std::min(e_.greatest[static_cast<std::size_t>(Point::G)], 0x1.fffffep127);
+      w[size(r)] = !e_.gate_sums || std::isinf(total) ? 0 : u * order + (2 * u + e_.at(Point::G)) * std::fabs(total) + (total == 0 ? 0 : e_.underflow_at(Point::G));
     }
     const double vanish = std::max(e_.tiny, e_.underflow_at(Point::D));
     for (Index r = 0; r < n; ++r) {
@@ -373,14 +377,13 @@ class Bound {
         d = exp_portable(between);
         if (start[size(i)] != start[size(j)]) {
           e = d > 0 ? d + vanish : 0;
-        } else if (sum[size(j)] == -kInfinity) {
-          e = kInfinity;                             // -inf - -inf
-        } else if (sum[size(i)] == -kInfinity) {
-          e = 0;
+        } else if (infinite[size(j)]) {
+          e = kInfinity;
         } else {
           const double width = w[size(i)] + w[size(j)] + (e_.gate_sums ? 3 * u * std::fabs(between) : 0);
           const bool zero = sum[size(i)] == 0;     // no gate so far: sums of zeros are exact
           e = zero ? 0 : rising ? decay_error(between, width, kInfinity) : decay_error_monotone(between, width);
+          if (infinite[size(i)]) e = std::max(e, d);
         }
       }
     }
