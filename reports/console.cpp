@@ -19,26 +19,23 @@ std::string pad(const std::string& s, std::size_t w, bool right) {
   return right ? space + s : s + space;
 }
 
-std::string value_row(const char* label, const std::string& bits, const std::string& hex, const std::string& decimal) {
-  return fmt::format("  {:<10} {}\n", label, printable(fmt::format("{:<18} {:<26} {}", bits, hex, decimal)));
-}
-
 bool not_finite(const std::string& text) {
   return text.find("nan") != std::string::npos || text.find("inf") != std::string::npos ||
          text.find("NaN") != std::string::npos || text.find("Inf") != std::string::npos;
 }
 
-// One or two plain sentences about the worst element.
-std::string in_words(const Record& r, const RecordElement& e) {
+// Plain sentences about the worst element.
+std::vector<std::string> in_words(const Record& r, const RecordElement& e) {
   const std::string exact = e.exact.empty() ? e.expected : e.exact;
-  std::string s = fmt::format("In {}{}{}, the kernel returned {}{} where the exact result is {}.", e.tensor.empty() ? "the result" : e.tensor,
-                              e.place.empty() ? "" : ", ", e.place, e.got, not_finite(e.got) && !not_finite(exact) ? ", which is not a finite number," : "", exact);
-  if (not_finite(e.got) || not_finite(exact)) return s;
-  if (e.bound > 0 && e.ratio > 1)
-    s += fmt::format("\n  A correct kernel with the precision contract {} is off by at most {} there; this one is off by {}, {} times as much.",
-                     r.contract, short_number(e.bound), short_number(e.error), short_number(e.ratio));
-  else if (e.bound == 0)
-    s += "\n  On this input every correct kernel returns exactly the expected number, so any difference is a fault.";
+  const bool finite = !not_finite(e.got) && !not_finite(exact);
+  std::vector<std::string> s{fmt::format("In {}{}{}, the kernel returned {}{} where the exact result is {}.", e.tensor.empty() ? "the result" : e.tensor,
+                                         e.place.empty() ? "" : ", ", e.place, e.got,
+                                         not_finite(e.got) && !not_finite(exact) ? ", which is not a finite number," : "", exact)};
+  if (finite && e.bound > 0 && e.ratio > 1)
+    s.push_back(fmt::format("A correct kernel with the precision contract {} is off by at most {} there; this one is off by {}, {} times as much.",
+                            r.contract, short_number(e.bound), short_number(e.error), short_number(e.ratio)));
+  else if (finite && e.bound == 0)
+    s.push_back("On this input every correct kernel returns exactly the expected number, so any difference is a fault.");
   return s;
 }
 
@@ -53,6 +50,42 @@ std::string why(const Record& r) {
 }
 
 }  // namespace
+
+namespace reports {
+
+Block explain_failure(const Record& r) {
+  Block b;
+  const RecordCheck* c = failing_check(r);
+  if (c && c->worst && r.verdict == "FAILED") b.sentences = in_words(r, *c->worst);
+  else if (std::string reason = why(r); !reason.empty()) b.sentences.push_back(std::move(reason));
+  const auto row = [&](const char* label, const std::string& text) {
+    if (!text.empty()) b.rows.emplace_back(label, text);
+  };
+  if (c) {
+    row("check", c->check + (c->clause.empty() ? "" : " (accuracy standard, clause " + c->clause + ")") + (c->message.empty() ? "" : ": " + c->message));
+    if (c->failing) row("failing", fmt::format("{} of {} elements judged", c->failing, c->judged));
+    if (c->worst) {
+      const RecordElement& e = *c->worst;
+      row("worst", fmt::format("run {}, tensor {}, {}", e.run, e.tensor, e.place));
+      // Bits, hexadecimal and decimal stand in columns.
+      const std::size_t bits = std::max(e.got_bits.size(), e.expected_bits.size()), hex = std::max(e.got_hex.size(), e.expected_hex.size());
+      row("got", fmt::format("{:<{}}  {:<{}}  {}", e.got_bits, bits, e.got_hex, hex, e.got));
+      row("expected", fmt::format("{:<{}}  {:<{}}  {}", e.expected_bits, bits, e.expected_hex, hex, e.expected));
+      row("exact", e.exact);
+      row("error", fmt::format("{} = {} ulp", short_number(e.error), short_number(e.error_ulp)));
+      row("bound", e.bound == 0 ? "0 (must be equal)" : fmt::format("{}, error/bound {}", short_number(e.bound), short_number(e.ratio)));
+      row("detail", e.detail);
+    }
+  }
+  if (!r.first_bad_chunk.empty()) row("first bad", "chunk " + r.first_bad_chunk);
+  for (const RecordCheck& other : r.checks)
+    if (&other != c && (other.status == "FAILED" || other.status == "MISTRUSTED")) row("also", other.check + ": " + other.message);
+  row("resembles", r.resembles);
+  row("reproduce", r.repro);
+  return b;
+}
+
+}  // namespace reports
 
 std::string console_table(const std::vector<Record>& records, bool colour) {
   const std::vector<Tally> tallies = tally(records);
@@ -113,41 +146,9 @@ std::string console_table(const std::vector<Record>& records, bool colour) {
 
 std::string failure_block(const Record& r) {
   std::string s = printable(fmt::format("{}  {}  {}", r.verdict, r.kernel, r.case_id)) + "\n";
-  const RecordCheck* c = failing_check(r);
-  const auto line = [&](const char* label, const std::string& text) {
-    if (!text.empty()) s += fmt::format("  {:<10} {}\n", label, printable(text));
-  };
-  if (c && c->worst && r.verdict == "FAILED") {
-    // The sentence break is ours, everything in between may be hostile.
-    const std::string words = in_words(r, *c->worst);
-    const auto cut = words.find("\n  ");
-    s += "  " + printable(words.substr(0, cut)) + "\n";
-    if (cut != std::string::npos) s += "  " + printable(words.substr(cut + 3)) + "\n";
-  } else if (const std::string reason = why(r); !reason.empty()) {
-    s += "  " + printable(reason) + "\n";
-  }
-  if (c) {
-    line("check", c->check + (c->clause.empty() ? "" : " (accuracy standard, clause " + c->clause + ")") +
-                      (c->message.empty() ? "" : ": " + c->message));
-    if (c->failing) line("failing", fmt::format("{} of {} elements judged", c->failing, c->judged));
-    if (c->worst) {
-      const RecordElement& e = *c->worst;
-      line("worst", fmt::format("run {}, tensor {}, {}", e.run, e.tensor, e.place));
-      s += value_row("got", e.got_bits, e.got_hex, e.got);
-      s += value_row("expected", e.expected_bits, e.expected_hex, e.expected);
-      line("exact", e.exact);
-      line("error", fmt::format("{} = {} ulp", short_number(e.error), short_number(e.error_ulp)));
-      line("bound", fmt::format("{}{}", e.bound == 0 ? "0 (must be equal)" : short_number(e.bound),
-                                e.bound > 0 ? fmt::format(", error/bound {}", short_number(e.ratio)) : ""));
-      line("detail", e.detail);
-    }
-  }
-  if (!r.first_bad_chunk.empty()) line("first bad", "chunk " + r.first_bad_chunk);
-  for (const RecordCheck& other : r.checks)
-    if (&other != c && (other.status == "FAILED" || other.status == "MISTRUSTED"))
-      line("also", other.check + ": " + other.message);
-  line("resembles", r.resembles);
-  line("reproduce", r.repro);
+  const Block b = explain_failure(r);
+  for (const std::string& sentence : b.sentences) s += "  " + printable(sentence) + "\n";
+  for (const auto& [label, value] : b.rows) s += fmt::format("  {:<10} {}\n", label, printable(value));
   return s;
 }
 

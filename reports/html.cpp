@@ -38,7 +38,9 @@ pre{background:var(--code);border:1px solid var(--line);border-radius:.3rem;padd
 code{font-family:ui-monospace,SFMono-Regular,Menlo,monospace;font-size:.88em;overflow-wrap:anywhere}
 details{border:1px solid var(--line);border-radius:.3rem;background:var(--card);margin:.5rem 0;padding:.4rem .8rem}summary{cursor:pointer;overflow-wrap:anywhere}
 a{color:var(--dot)}dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;font-size:.92rem;margin:.6rem 0}dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
-@media(max-width:40rem){dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.4rem}}
+dl.block dd{font:.82rem/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre-wrap}
+@media(max-width:40rem){dl{grid-template-columns:minmax(5rem,max-content) 1fr;gap:.15rem .6rem}dl.words{grid-template-columns:1fr;gap:0}dl.words dd{margin-bottom:.5rem}}
+thead th:first-child,tbody th{position:sticky;left:0;background:var(--card)}thead th:first-child{background:var(--band)}
 svg{display:block;min-width:42rem;width:100%;height:auto}svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .grid{stroke:var(--line)}svg .limit{stroke:var(--fail);stroke-width:1.5;stroke-dasharray:5 3}
 svg .band{fill:var(--band)}svg .ok{fill:var(--dot);fill-opacity:.75}svg .bad{stroke:var(--fail);stroke-width:2.2;fill:none}
 )css";
@@ -95,7 +97,7 @@ std::string plot(const std::vector<const Record*>& records) {
   }
   if (rows.empty()) return "<p class=\"dim\">No case has a measured error.</p>\n";
   const int lo = std::max(-12, static_cast<int>(std::floor(std::log10(least)))), hi = std::min(12, static_cast<int>(std::ceil(std::log10(most))));
-  const double left = 190, zero = left + 22, start = left + 48, end = 800, beyond = 826, row_height = 22, top = 26;
+  const double left = 190, zero = left + 22, start = left + 54, end = 775, beyond = 822, row_height = 22, top = 26;
   const double bottom = top + row_height * static_cast<double>(rows.size());
   const auto x_of = [&](double ratio) {
     if (std::isnan(ratio) || ratio > std::pow(10.0, hi)) return beyond;
@@ -113,7 +115,7 @@ std::string plot(const std::vector<const Record*>& records) {
       s += fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", x, bottom + 16, d == 0 ? "1" : d == 1 ? "10" : fmt::format("1e{}", d));
   }
   s += fmt::format("<text class=\"dim\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">0</text>\n", zero, bottom + 16);
-  s += fmt::format("<text class=\"dim\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">beyond</text>\n", beyond - 2, bottom + 16);
+  s += fmt::format("<text class=\"dim\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">beyond</text>\n", beyond, bottom + 16);
   const double one = x_of(1);
   s += fmt::format("<line class=\"limit\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\"/><text x=\"{0:.1f}\" y=\"16\" text-anchor=\"middle\">limit = 1</text>\n", one, top - 4, bottom);
   s += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">largest |error| / bound of each case (no unit, logarithmic)</text>\n", (start + end) / 2, bottom + 36);
@@ -274,8 +276,13 @@ void write_pages(const std::string& dir, const std::vector<Record>& records) {
   for (const Record& r : records) {
     const auto at = failure_number.find(&r);
     if (at == failure_number.end() || at->second > shown_blocks) continue;
-    s += fmt::format("<details id=\"failure{}\"{}><summary><span class=\"fail\">{}</span> <code>{}</code></summary><pre>{}</pre></details>\n", at->second,
-                     at->second <= 5 ? " open" : "", esc(r.verdict), esc(r.case_id), xml_escape(failure_block(r)));
+    s += fmt::format("<details id=\"failure{}\"{}><summary><span class=\"fail\">{}</span> {}<code>{}</code></summary>\n", at->second,
+                     at->second <= 3 ? " open" : "", esc(r.verdict), kernels.size() > 1 ? esc(r.kernel) + " " : "", esc(r.case_id));
+    const Block block = explain_failure(r);
+    for (const std::string& sentence : block.sentences) s += "<p>" + esc(sentence) + "</p>";
+    s += "<dl class=\"block\">";
+    for (const auto& [label, value] : block.rows) s += "<dt>" + esc(label) + "</dt><dd>" + esc(value) + "</dd>";
+    s += "</dl></details>\n";
   }
   if (failure_number.size() > shown_blocks)
     s += fmt::format("<p>{} more failures are in <a href=\"records.jsonl\">records.jsonl</a>.</p>\n", failure_number.size() - shown_blocks);
@@ -295,7 +302,7 @@ void write_pages(const std::string& dir, const std::vector<Record>& records) {
   for (const std::string& l : lines) s += "<pre>" + xml_escape(printable(l)) + "</pre>\n";
   s += "<p>One case alone: add <code>--case 'CASE-ID'</code>. What a case, family or check is: <code>gdn-cts explain NAME</code>. "
        "The same data: <a href=\"records.jsonl\">records.jsonl</a>, <a href=\"summary.md\">summary.md</a>.</p>\n";
-  s += "<h2>Words</h2>\n<dl>"
+  s += "<h2>Words</h2>\n<dl class=\"words\">"
        "<dt>precision contract</dt><dd>what the kernel declares of its arithmetic: format and rounding at each point where a value is stored</dd>"
        "<dt>bound</dt><dd>the largest error that a correct kernel with that contract can make on that element</dd>"
        "<dt>vacuous</dt><dd>the bound is larger than the value itself, so it decides nothing there; other checks must</dd>"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reports/record.h"
@@ -24,6 +25,13 @@ std::string case_rest(const Record& r);
 
 // Is ratio a worse than b? nan is worst of all.
 inline bool worse(double a, double b) { return std::isnan(b) ? false : std::isnan(a) || a > b; }
+
+// The block that explains one failure, before it is laid out. Texts are raw: the writer escapes them.
+struct Block {
+  std::vector<std::string> sentences;              // for somebody who has read only the README
+  std::vector<std::pair<std::string, std::string>> rows;  // label and value
+};
+Block explain_failure(const Record& r);
 
 struct Tally {                                     // one kernel and family
   std::string kernel, family;
