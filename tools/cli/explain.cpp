@@ -1,0 +1,177 @@
+// gdn-cts explain: what a case, family, kind of fault, ... is, why it exists and how to reproduce it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/convention.h"
+#include "kernels/registry.h"
+#include "reference/contract.h"
+#include "suites/family.h"
+#include "suites/kinds.h"
+#include "tools/cli/command.h"
+
+namespace gdn::cli {
+namespace {
+
+// Words flowed into lines of at most `width` characters, indented.
+std::string wrapped(const std::string& text, std::size_t indent = 0, std::size_t width = 100) {
+  std::string out(indent, ' ');
+  std::size_t column = indent;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = std::min(text.find(' ', i), text.size());
+    const std::string word = text.substr(i, end - i);
+    i = end + 1;
+    if (word.empty()) continue;
+    if (column > indent && column + 1 + word.size() > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out + "\n";
+}
+
+std::string kind_sentence(const std::string& slug) {
+  for (const Kind& k : kKinds)
+    if (slug == k.slug) return k.sentence;
+  return "";
+}
+
+std::string ranges(const Tensor& t) {
+  if (!is_floating(t.dtype)) {
+    std::string s;
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(t.size(), 12); ++i) s += (i ? " " : "") + std::to_string(t.int_at(i));
+    return s + (t.size() > 12 ? " ..." : "");
+  }
+  double least = INFINITY, most = -INFINITY, sum = 0;
+  std::int64_t zeros = 0, infinite = 0, nan = 0, finite = 0;
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    const double x = t.at(i);
+    if (std::isnan(x)) ++nan;
+    else if (std::isinf(x)) ++infinite;
+    else {
+      ++finite;
+      zeros += x == 0;
+      least = std::min(least, x);
+      most = std::max(most, x);
+      sum += x * x;
+    }
+  }
+  std::string s = finite ? fmt::format("{:.4g} to {:.4g}, rms {:.3g}", least, most, std::sqrt(sum / static_cast<double>(finite))) : "empty";
+  if (zeros) s += fmt::format(", {} zeros", zeros);
+  if (infinite) s += fmt::format(", {} infinite", infinite);
+  if (nan) s += fmt::format(", {} NaN", nan);
+  return s;
+}
+
+std::string explain_family(const Family& f) {
+  std::string s = fmt::format("{}: a case family of profile {}\n\n", f.name(), f.profile()) + wrapped(f.rationale()) + "\nKinds of fault that it must catch by itself:\n";
+  std::size_t width = 0;
+  for (const std::string& k : f.kinds()) width = std::max(width, k.size());
+  for (const std::string& k : f.kinds()) s += fmt::format("  {:<{}}  {}\n", k, width, kind_sentence(k));
+  s += "\nCases: ";
+  for (Level l : {Level::smoke, Level::ci, Level::nightly}) s += fmt::format("{}{} at {}", l == Level::smoke ? "" : ", ", f.problems(l).size(), name(l));
+  s += fmt::format("\n  {} list cases --family {} --level smoke\n", invocation(), f.name());
+  return s + fmt::format("Judge a kernel by it alone:\n  {} verify --kernel NAME --family {}\n", invocation(), f.name());
+}
+
+std::string explain_kernel(const gdn_kernel& k) {
+  std::string s = fmt::format("{}: a built-in kernel\n\n{}\n\n", k.name, k.description);
+  const auto fact = [&](const char* label, const char* value) { s += fmt::format("{:<13} {}\n", label, value && *value ? value : "-"); };
+  fact("version", k.version);
+  fact("contract", k.contract);
+  fact("convention", k.convention && *k.convention ? k.convention : "canonical");
+  fact("capabilities", k.capabilities);
+  fact("promises", k.properties);
+  return s + fmt::format("\nJudge it:\n  {} verify --kernel {}\n", invocation(), k.name);
+}
+
+// An axis ("gate") with all its values, or one value ("gate=linear").
+std::string explain_convention(const std::string& subject) {
+  std::string found;
+  const std::string text = describe_conventions();
+  bool inside = false;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = std::min(text.find('\n', i), text.size());
+    const std::string line = text.substr(i, end - i);
+    i = end + 1;
+    if (line.substr(0, 2) != "  ") inside = line.compare(0, subject.size() + 1, subject + ":") == 0;
+    const std::string value = line.substr(0, 2) == "  " ? line.substr(2, line.find(' ', 2) - 2) : "";
+    if (inside || value == subject) found += line.substr(inside ? 0 : 2) + "\n";
+  }
+  return found.empty() ? "" : found + "\nA convention says how a kernel lays out and parameterises its arguments; the suite converts.\n";
+}
+
+std::string explain_kind(const Kind& k) {
+  std::string s = fmt::format("{}: a kind of fault ({})\n\n", k.slug, k.area) + wrapped(std::string(k.sentence) + ".");
+  s += k.certain ? "A slip of mask, boundary or layout: it must be caught whenever it changes anything at all.\n"
+                 : "It must be caught whenever it is visible above the rounding that the kernel's precision contract allows.\n";
+  s += "\nCase families that must catch it:\n";
+  for (const Family* f : families()) {
+    const auto kinds = f->kinds();
+    if (std::find(kinds.begin(), kinds.end(), k.slug) != kinds.end()) s += "  " + f->name() + "\n";
+  }
+  return s;
+}
+
+std::string explain_case(const std::string& text) {
+  const CaseId id = parse_case_id(text);
+  const Case c = make_case(id);
+  const Problem& p = id.problem;
+  std::string s = fmt::format("{}\n\n", case_id(c));
+  s += fmt::format("operation   {}, rule {}, scale {:.9g}\n", name(p.operation), name(p.rule), p.effective_scale());
+  s += fmt::format("sequences   {} of {} tokens in all; lengths", p.sequences(), p.tokens());
+  for (std::size_t i = 0; i < std::min<std::size_t>(p.lengths.size(), 16); ++i) s += fmt::format(" {}", p.lengths[i]);
+  s += p.lengths.size() > 16 ? " ...\n" : "\n";
+  s += fmt::format("heads       {} key, {} value; K={} V={}\n", p.heads, p.value_heads, p.key_dim, p.value_dim);
+  s += fmt::format("dtypes      q, k, v, o {}; g {}; beta {}; state {}\n", name(p.io), name(p.gate), name(p.beta), name(p.state));
+  s += fmt::format("size        {:.4g} token-heads\n", p.token_heads());
+  for (const Run& r : c.runs) {
+    s += fmt::format("\nrun {}{}\n", r.name, r.truth ? "" : " (judged by relations only)");
+    for (const auto& [n, t] : r.inputs) s += fmt::format("  {:<11} {:<9} {:<16} {}\n", n, name(t.dtype), shape_text(t.shape), ranges(t));
+  }
+  for (const Relation& r : c.relations) s += fmt::format("\nrelation {}: {}\n", r.row, r.statement);
+  if (const Family* f = find_family(c.family)) s += fmt::format("\nFamily {} (profile {}):\n", f->name(), f->profile()) + wrapped(f->rationale(), 2);
+  s += fmt::format("\nReproduce:\n  {} verify --kernel NAME --case {}\n", invocation(), shell_quote(case_id(c)));
+  return s;
+}
+
+struct ExplainCommand final : Command {
+  std::string subject;
+
+  std::string name() const override { return "explain"; }
+  std::string summary() const override { return "what a case, family, kind of fault, kernel, contract or convention is"; }
+  int order() const override { return 11; }
+  void options(Options& o) override { o.argument("subject", subject, "case id, or the name of anything that `list` prints"); }
+  int run() override {
+    if (subject.find(':') != std::string::npos && subject.find('/') != std::string::npos) {
+      print(explain_case(subject));
+      return 0;
+    }
+    std::string s;
+    if (const Family* f = find_family(subject)) s += explain_family(*f);
+    for (const Kind& k : kKinds)
+      if (subject == k.slug) s += (s.empty() ? "" : "\n") + explain_kind(k);
+    const auto presets = contract_presets();
+    if (std::find(presets.begin(), presets.end(), subject.substr(0, subject.find(';'))) != presets.end()) {
+      const Contract c = parse_contract(subject);
+      s += fmt::format("{}: a precision contract, what a kernel declares of its arithmetic\n\n", to_string(c)) + explain(c);
+    }
+    if (const gdn_kernel* k = find_builtin(subject)) s += (s.empty() ? "" : "\n") + explain_kernel(*k);
+    s += explain_convention(subject);
+    if (s.empty()) throw Usage(fmt::format("nothing is called '{}'; `gdn-cts list` prints what there is", subject.substr(0, 200)));
+    print(s);
+    return 0;
+  }
+};
+
+ExplainCommand command;
+const RegisterCommand registered(&command);
+
+}  // namespace
+}  // namespace gdn::cli
