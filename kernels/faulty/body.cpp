@@ -1,0 +1,1061 @@
+// The algorithm in plain loops, recurrent and chunkwise, with the faults as one-place deviations of it, and the table
+// that names them. A new fault is one row of kTable and one `is("name"_f)` where it deviates.
+#include "kernels/faulty/body.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "kernels/faulty/narrow.h"
+
+namespace gdn::faulty {
+namespace {
+
+constexpr unsigned R = 1u << static_cast<unsigned>(Form::recurrent), C = 1u << static_cast<unsigned>(Form::chunkwise), RC = R | C;
+
+constexpr Fault kTable[] = {
+    // --- the step ---
+    {"correction_before_decay", "correction-before-decay", RC, 0, "the read-back S^T k is taken from the state before this token's decay", "public reports of kernels and pseudocode that read before decaying"},
+    {"delta_term_missing", "correction-missing", RC, 0, "values are added without subtracting what the key already holds", "public reports of gated linear attention code reused for the delta rule"},
+    {"readback_with_query", "correction-missing", R, 0, "the correction is read with q instead of k", "a slip of one letter between two tensors of one shape"},
+    {"correction_added", "sign-wrong", RC, 0, "the read-back is added instead of subtracted", "public reports of sign errors in the UT transform"},
+    {"beta_not_on_value", "correction-wrong-weight", RC, 0, "beta multiplies the read-back only, v is written whole", "public reports of beta folded into one operand only"},
+    {"beta_not_on_readback", "correction-wrong-weight", RC, 0, "beta multiplies v only, the read-back is subtracted whole", "public reports of beta folded into one operand only"},
+    {"beta_applied_twice", "correction-wrong-weight", RC, 0, "beta is applied by caller and kernel, so that it enters squared", "public reports of fused and unfused paths that both multiply by beta"},
+    {"beta_missing", "correction-wrong-weight", RC, 0, "beta is taken as 1", "an optional argument that is not handed on"},
+    {"beta_doubled", "correction-wrong-weight", RC, 0, "the factor 2 of the negative-eigenvalue option is applied although it is off", "public models that multiply the sigmoid by two"},
+    {"beta_clamped_to_one", "beta-clamped", RC, 1, "beta is limited to 1, so that beta in (1,2) is lost", "kernels written before negative eigenvalues were allowed"},
+    {"beta_sigmoid_again", "beta-clamped", RC, 0, "beta passes through a second sigmoid", "public reports of activation applied by both layer and kernel"},
+    {"small_beta_skipped", "beta-clamped", RC, 0x1p-7, "tokens with a beta below a threshold are skipped as if nothing were written", "an optimisation that takes a small weight as none"},
+    {"beta_of_previous_token", "beta-shifted", RC, 0, "beta of token t-1 is used for token t", "public reports of off-by-one loads in software pipelines"},
+    {"ungated_token_taken_as_padding", "gate-mask-by-value", RC, 0, "a token whose gate is exactly 0 is taken as padding and not written", "padding that is marked by values instead of by lengths"},
+    {"decay_after_write", "decay-after-write", R, 0, "the state decays after the token is written, so that the token itself is faded when read", "public pseudocode with the two lines exchanged"},
+    {"output_read_before_write", "read-before-write", R, 0, "the output is read before the token's own write", "public reports of exclusive instead of inclusive reads"},
+    {"last_token_not_written", "final-state-wrong", R, 0, "the write of the last token is left out of the state", "public reports of loops that stop one step early"},
+    {"outer_product_transposed", "layout-transposed", R, 0, "the update adds v k^T instead of k v^T", "public reports of state orientation mixed inside one kernel"},
+    {"scale_missing", "scale-wrong", RC, 0, "q is not scaled", "public reports of scale lost between wrapper and kernel"},
+    {"scale_twice", "scale-wrong", RC, 0, "q is scaled by caller and kernel", "public reports of scale applied in both wrapper and kernel"},
+    {"scale_of_value_dim", "scale-wrong", RC, 0, "the scale is V^-1/2 instead of K^-1/2", "a head dimension taken from the wrong tensor"},
+    {"scale_of_padded_key_dim", "scale-wrong", RC, 0, "the scale is formed from the key dimension padded to a power of two", "kernels that read the scale from a tile size"},
+    {"scale_argument_ignored", "scale-wrong", RC, 0, "the scale argument is ignored and K^-1/2 used", "public kernels with a fixed scale"},
+    {"key_normalised_again", "unwanted-normalisation", RC, 1e-6, "keys are l2-normalised although the caller hands them as they are to be used", "public reports of the normalisation flag ignored"},
+    {"query_normalised_again", "unwanted-normalisation", RC, 1e-6, "queries are l2-normalised although the caller hands them as they are to be used", "public reports of the normalisation flag ignored"},
+    {"key_norm_clamped", "unwanted-normalisation", RC, 1, "keys longer than 1 are shortened to 1", "a guard against growth of the state"},
+    // --- gates ---
+    {"gate_clamped", "gate-clamped", RC, -10, "g is limited to -10 from below", "public kernels that clamp gates to avoid overflow"},
+    {"gate_sum_clamped", "gate-clamped", C, -64, "gate sums of a chunk are limited from below, so that late decays become 1", "public kernels that clamp cumulated gates to avoid overflow"},
+    {"first_gate_ignored", "initial-state-decay-wrong", RC, 0, "the decay of a sequence's first token is not applied to the initial state", "public reports of a first iteration peeled off without its decay"},
+    {"update_not_decayed", "gate-ignored", C, 0, "keys enter the carried state without their decay to the chunk's end", "public reports of a decay missing in one of the chunk's products"},
+    {"score_not_decayed", "gate-ignored", C, 0, "scores inside the chunk are not decayed", "public reports of a decay missing in one of the chunk's products"},
+    {"correction_not_decayed", "gate-ignored", C, 0, "L is formed without decays", "ungated delta rule code reused for the gated rule"},
+    {"carried_read_not_decayed", "gate-ignored", C, 0, "the carried state is read by all rows without decay", "public reports of a decay missing in one of the chunk's products"},
+    {"carried_state_not_decayed", "state-decay-wrong-at-chunk-border", C, 0, "the carried state does not decay over a chunk", "public reports of a decay missing in one of the chunk's products"},
+    {"carried_state_decayed_twice", "state-decay-wrong-at-chunk-border", C, 0, "the carried state is decayed by two of the split kernels", "public reports of split kernels that both apply a factor"},
+    {"gate_shifted_by_one", "gate-shifted", RC, 0, "the gate of token t-1 decays token t", "public reports of exclusive instead of inclusive sums"},
+    {"gate_of_next_token", "gate-shifted", RC, 0, "the gate of token t+1 decays token t", "public reports of prefetched gates used one step early"},
+    {"gate_sum_exclusive", "gate-shifted", C, 0, "gate sums of a chunk leave out the row's own gate", "public reports of exclusive instead of inclusive sums"},
+    {"carried_read_decayed_one_row_less", "gate-shifted", C, 0, "row r reads the carried state with the decay of row r-1", "public reports of exclusive instead of inclusive sums"},
+    {"decay_base_2_inside_chunk", "gate-base-mixed", C, 0, "decays inside the chunk are powers of 2 of natural-log gates, those at its ends of e", "public reports of exp2 with unscaled gates"},
+    {"gate_taken_as_log2", "gate-base-mixed", RC, 0, "natural-log gates are taken as base 2 logarithms", "public kernels that take base 2 gates"},
+    {"log_gate_taken_as_linear", "gate-domain-mixed", RC, 0, "the log gate is used as the decay itself", "public kernels that take linear gates"},
+    {"linear_gate_taken_as_log", "gate-domain-mixed", RC, 0, "the decay is taken as a logarithm and exponentiated again", "public kernels that take linear gates"},
+    {"gate_sign_dropped", "gate-domain-mixed", RC, 0, "the gate's sign is lost, so that memory grows", "gates given as positive rates"},
+    {"decay_ratio_factored", "gate-ratio-factored", C, 0, "e^(G_i-G_j) is formed as e^G_i times e^-G_j in fp32", "public reports of overflow for gates of a few units"},
+    {"exponent_anchored_on_last_row", "gate-anchored-late", C, 0, "decay ratios are factored around the chunk's last row, so that its gate changes rows before it", "public reports of results that depend on later gates"},
+    {"score_mask_by_multiplication", "gate-mask-multiplied", C, 0, "decays above the diagonal are formed and multiplied by 0: infinity times 0", "public reports of NaN after strong gates"},
+    {"score_mask_by_gate_order", "gate-mask-by-value", C, 0, "scores are masked by the order of gate sums, so that gates of 0 let the future in", "public reports of masks derived from decays"},
+    {"correction_mask_by_gate_order", "gate-mask-by-value", C, 0, "L keeps pairs only where the gate sum really falls, so that gates of 0 lose pairs", "public reports of masks derived from decays"},
+    {"gate_sum_absorbs", "gate-absorbed", C, 0, "gate sums run from the chunk's start in fp32, so that one very negative gate swallows later ones", "public reports of resets that freeze later decays"},
+    {"infinite_gates_subtracted", "gate-infinite", C, 0, "after g=-inf differences of two infinite sums are taken", "public reports of NaN after full resets"},
+    {"infinite_gate_taken_as_zero", "gate-infinite", RC, 0, "g=-inf is replaced by 0 as a non-finite value", "sanitised inputs"},
+    {"slow_gate_ignored", "gate-tiny-lost", RC, -1e-4, "gates above a threshold are taken as 0", "an optimisation that takes slow decay as none"},
+    {"decay_linearised", "gate-tiny-lost", RC, -0.01, "e^g is 1+g for small g", "a short series instead of the exponential"},
+    {"carried_read_underflow_skipped", "gate-tiny-lost", C, 1e-3, "rows whose decay is below a threshold do not read the carried state", "history dropped because it looks faded"},
+    {"history_dropped_when_faded", "gate-reset-lost", C, 1e-3, "the carried state is dropped where a chunk's whole decay is below a threshold", "history dropped because it looks faded"},
+    // --- precision ---
+    {"beta_in_bf16", "beta-narrowed", RC, 0, "beta is rounded to bf16", "public reports of sigmoids taken in the activation dtype"},
+    {"gate_in_bf16", "gate-narrowed", RC, 0, "the log gate is rounded to bf16", "public reports of gates cast with the activations"},
+    {"gate_in_fp16", "gate-narrowed", RC, 0, "the log gate is rounded to fp16", "public reports of gates cast with the activations"},
+    {"decay_in_bf16", "gate-narrowed", RC, 0, "e^g is rounded to bf16: decays above 0.998 become 1", "public reports of long memory lost in 16 bits"},
+    {"decay_in_fp16", "gate-narrowed", RC, 0, "e^g is rounded to fp16", "public reports of long memory lost in 16 bits"},
+    {"decay_accumulates_in_fp16", "gate-narrowed", RC, 0, "decay factors over several tokens are stored in fp16 and underflow", "decay matrices kept in the operand dtype"},
+    {"decay_factor_in_bf16", "gate-narrowed", C, 0, "decay factors of the chunk are stored in bf16", "decay matrices kept in the operand dtype"},
+    {"gate_sum_in_bf16", "gate-narrowed", C, 0, "gate sums are stored in bf16", "public reports of cumulative sums in the input dtype"},
+    {"chunk_end_decay_in_fp16", "gate-narrowed", C, 0, "the decay over a whole chunk is stored in fp16 and underflows", "state factors kept in the operand dtype"},
+    {"exp_approximated", "gate-narrowed", RC, 1e-4, "the exponential is approximated to 13 bits", "fast exponential instructions and tables"},
+    {"subnormal_decay_flushed", "subnormals-flushed", RC, 0, "decays below the least normal fp32 number become 0", "compilers that flush subnormals by default"},
+    {"state_in_bf16", "state-narrowed", RC, 0, "the state is carried in bf16", "public caches that keep the state in the model dtype"},
+    {"state_in_fp16", "state-narrowed", RC, 0, "the state is carried in fp16 and overflows past 65504", "public caches that keep the state in the model dtype"},
+    {"state_in_tf32", "state-narrowed", RC, 0, "the state is carried in TF32", "accumulators spilled through tensor-core operands"},
+    {"readback_of_rounded_state", "operand-narrowed", R, 0, "the correction reads a bf16 copy of the state", "a 16-bit shadow of the state kept for products"},
+    {"final_state_in_bf16", "state-narrowed", RC, 0, "the final state is rounded to bf16 although declared fp32", "public wrappers that cast all results"},
+    {"initial_state_in_bf16", "state-narrowed", RC, 0, "the initial state is rounded to bf16 although declared fp32", "public wrappers that cast all inputs"},
+    {"correction_in_bf16", "operand-narrowed", R, 0, "beta (v - r) is rounded to bf16 before it is written", "operands cast for a tensor-core product"},
+    {"keys_in_tf32", "operand-narrowed", RC, 0, "keys are rounded to TF32", "public compilers that allow TF32 by default"},
+    {"keys_in_bf16", "operand-narrowed", RC, 0, "keys are rounded to bf16", "operands cast for a tensor-core product"},
+    {"queries_in_bf16", "operand-narrowed", RC, 0, "queries are rounded to bf16", "operands cast for a tensor-core product"},
+    {"values_in_bf16", "operand-narrowed", RC, 0, "values are rounded to bf16", "operands cast for a tensor-core product"},
+    {"values_in_fp16", "saturation-wrong", RC, 0, "values pass through fp16 and overflow past 65504", "public reports of fp16 overflow in value paths"},
+    {"values_quantised_by_row", "operand-narrowed", RC, 0, "values are quantised to fp8 with one scale per row", "quantised operands"},
+    {"inputs_truncated", "rounding-truncates", RC, 0, "operands are cut to bf16 instead of rounded", "casts by dropping the low half of a word"},
+    {"scaled_query_in_bf16", "operand-narrowed", RC, 0, "scale times q is rounded to bf16", "a query scaled in the activation dtype"},
+    {"scale_in_bf16", "operand-narrowed", RC, 0, "the scale is rounded to bf16", "a scale held in the activation dtype"},
+    {"gram_in_bf16", "operand-narrowed", C, 0, "K K^T is stored in bf16", "scores kept in the operand dtype"},
+    {"correction_rows_in_tf32", "inverse-narrowed", C, 0, "the triangular solve works on TF32 coefficients", "public compilers that allow TF32 by default"},
+    {"correction_rows_in_bf16", "inverse-narrowed", C, 0, "the triangular solve works on bf16 coefficients", "a solve in the operand dtype"},
+    {"inverse_in_tf32", "inverse-narrowed", C, 0, "the inverse is stored in TF32", "public compilers that allow TF32 by default"},
+    {"inverse_in_bf16", "inverse-narrowed", C, 0, "the inverse is stored in bf16", "an inverse kept in the operand dtype"},
+    {"inverse_in_fp8", "inverse-narrowed", C, 0, "the inverse is stored in fp8 e4m3", "quantised operands"},
+    {"inverse_by_doubling", "inverse-by-products", C, 0, "the inverse is a product of log-depth powers, which explode on equal keys", "public reports of Neumann products in triangular inverses"},
+    {"right_sides_truncated", "rounding-truncates", C, 0, "beta v and beta e^G k are cut to bf16 instead of rounded", "casts by dropping the low half of a word"},
+    {"correction_vectors_in_bf16", "operand-narrowed", C, 0, "W is stored in bf16", "intermediates kept in the operand dtype"},
+    {"state_operand_in_bf16", "operand-narrowed", C, 0, "products read the state in bf16", "operands cast for a tensor-core product"},
+    {"state_operand_truncated", "rounding-truncates", C, 0, "products read the state cut to bf16", "casts by dropping the low half of a word"},
+    {"corrected_values_in_bf16", "operand-narrowed", C, 0, "Vn is stored in bf16", "intermediates kept in the operand dtype"},
+    {"corrected_values_in_fp16", "saturation-wrong", C, 0, "Vn is stored in fp16 and overflows past 65504", "public reports of fp16 overflow in value paths"},
+    {"scores_in_bf16", "operand-narrowed", C, 0, "scores are stored in bf16", "scores kept in the operand dtype"},
+    {"scores_truncated", "rounding-truncates", C, 0, "scores are cut to bf16 instead of rounded", "casts by dropping the low half of a word"},
+    {"output_truncated", "rounding-truncates", RC, 0, "outputs are cut instead of rounded to nearest", "stores by dropping the low half of a word"},
+    {"output_through_fp16", "saturation-wrong", RC, 0, "outputs pass through fp16 and overflow past 65504", "public reports of fp16 staging buffers"},
+    {"output_through_bf16", "operand-narrowed", RC, 0, "outputs pass through bf16 on the way to fp32", "public reports of staging buffers in the model dtype"},
+    // --- chunks, masks, tails ---
+    {"state_zeroed_at_chunk_border", "state-zeroed-at-chunk-border", C, 0, "every chunk starts from a zero state", "public reports of chunks that are not chained"},
+    {"state_zeroed_at_segment_border", "state-zeroed-at-chunk-border", C, 4, "every fourth chunk starts from a zero state", "work split over time whose parts are not joined"},
+    {"segment_transition_as_decay", "cross-term-missing", R, 64, "segments computed side by side are joined by their decay alone, without the delta rule's part of the transition", "work split over time"},
+    {"correction_from_older_state", "state-stale-at-chunk-border", C, 0, "the correction reads the state of one chunk earlier", "public reports of double buffers read from the wrong half"},
+    {"output_reads_new_state", "state-stale-at-chunk-border", C, 0, "outputs read the state after the chunk instead of before it", "public reports of double buffers read from the wrong half"},
+    {"gate_sum_not_restarted", "state-decay-wrong-at-chunk-border", C, 0, "the carried state is decayed by sums from the sequence's start instead of the chunk's", "public reports of global sums used as local ones"},
+    {"chunk_end_row_before_last", "tail-decay-wrong-row", C, 0, "the chunk-end decay is taken one row early", "public reports of chunk-end indices off by one"},
+    {"chunk_end_row_by_lane", "tail-decay-wrong-row", C, 0, "the decay of the carried state is taken from rows that differ by lane", "public reports of a broadcast that reads each lane's own row"},
+    {"chunk_end_gate_from_padding", "tail-padding-read", C, 0, "in a ragged tail the chunk-end decay includes gates behind the sequence", "public reports of final states off in ragged tails only"},
+    {"chunk_end_gate_zero_in_tail", "tail-gates-zeroed", C, 0, "in a ragged tail the chunk-end gate sum is the 0 of the padding", "public reports of final states not decayed in ragged tails"},
+    {"tail_rows_not_masked", "tail-padding-read", C, 0, "a ragged tail processes all 64 rows with what memory holds behind the sequence", "public reports of loads without a length mask"},
+    {"tail_keys_not_zeroed", "tail-padding-read", C, 0, "keys and values behind the sequence enter the final state", "public reports of loads without a length mask"},
+    {"tail_chunk_dropped", "tail-tokens-dropped", C, 0, "the number of chunks is T/C rounded down", "public reports of floor instead of ceiling division"},
+    {"final_state_before_tail", "tail-tokens-dropped", C, 0, "a ragged tail gives outputs but does not enter the final state", "public reports of final states taken before the last chunk"},
+    {"single_row_tail_skips_local", "local-term-wrong", C, 0, "a tail of one row reads the carried state only", "a shortcut for short tails"},
+    {"both_right_sides_decayed", "double-decay", C, 0, "both right sides of the solve carry the decay", "public reports of W and U weighted alike"},
+    {"no_right_side_decayed", "double-decay", C, 0, "neither right side of the solve carries the decay", "public reports of W and U weighted alike"},
+    {"local_term_twice_in_full_chunk", "local-term-wrong", C, 0, "full chunks add the in-chunk term twice", "public reports of accumulators that are not reset on the fast path"},
+    {"score_diagonal_left_out", "mask-off-by-one", C, 0, "scores leave out the token itself", "public reports of strict masks in both products"},
+    {"score_mask_one_late", "mask-off-by-one", C, 0, "scores let in the next token", "public reports of masks shifted by one"},
+    {"score_mask_by_block", "mask-off-by-one", C, 16, "diagonal blocks of the scores are not masked", "masks applied per tile only"},
+    {"score_far_block_skipped", "local-term-wrong", C, 0, "the block of the last 16 rows on the first 16 is not added", "tile loops that stop one tile early"},
+    {"score_window", "local-term-wrong", C, 48, "scores reach back only so many rows", "tile loops with a wrong start"},
+    {"correction_window", "inverse-wrong", C, 48, "L reaches back only so many rows", "tile loops with a wrong start"},
+    {"scores_exchanged", "mask-off-by-one", C, 0, "scores are k.q transposed: row and column exchanged", "public reports of transposed operands"},
+    {"diagonal_in_inverse", "mask-off-by-one", C, 0, "L includes the diagonal", "public reports of inclusive masks in the solve"},
+    {"beta_of_column", "correction-wrong-weight", C, 0, "L is weighted by beta of the column instead of the row", "public reports of a broadcast along the wrong axis"},
+    {"inverse_series_cut", "inverse-wrong", C, 4, "the inverse is a series that stops after a few powers", "approximate triangular inverses"},
+    {"inverse_of_diagonal_blocks_only", "inverse-wrong", C, 16, "only diagonal blocks of the inverse are formed", "public reports of block inverses without their merge"},
+    {"inverse_far_blocks_dropped", "inverse-wrong", C, 16, "L keeps only neighbouring blocks of 16 rows", "public reports of block inverses with a missing merge"},
+    {"inverse_corner_path_dropped", "inverse-wrong", C, 16, "far blocks of the inverse leave out the paths through the blocks between", "public reports of block inverses with a missing product"},
+    {"inverse_last_row_unsolved", "inverse-wrong", C, 0, "the last row of the inverse is only -L", "public reports of substitution loops that stop one row early"},
+    {"inverse_ragged_block_unsolved", "inverse-wrong", C, 16, "in a ragged tail the last, partial block of the inverse is only -L", "loops over whole blocks"},
+    {"inverse_off_diagonal_sign", "inverse-wrong", C, 16, "blocks of the inverse below the diagonal have the wrong sign", "public reports of sign errors in the UT transform"},
+    {"inverse_transposed", "inverse-wrong", C, 0, "the transpose of the inverse is applied", "public reports of transposed operands"},
+    {"correction_first_block_skipped", "inverse-wrong", C, 16, "the first 16 rows of each chunk are not corrected among themselves", "block loops that start at one"},
+    {"carried_state_not_corrected", "cross-term-missing", C, 0, "corrections see the chunk but not the carried state", "public reports of W S left out"},
+    {"first_chunk_ignores_initial", "cross-term-missing", C, 0, "in the first chunk corrections do not see the initial state", "first iterations peeled off under the belief of a zero state"},
+    {"carried_read_left_out", "cross-term-missing", C, 0, "outputs do not read the carried state", "public reports of the inter-chunk term left out"},
+    {"output_from_uncorrected", "uncorrected-values", C, 0, "outputs use U instead of Vn", "public reports of U in place of the corrected values"},
+    {"update_from_uncorrected", "uncorrected-values", C, 0, "the state update uses U instead of Vn", "public reports of U in place of the corrected values"},
+    {"update_last_row_left_out", "final-state-wrong", C, 0, "the last row of each chunk does not enter the state", "public reports of loop limits off by one"},
+    {"update_first_row_left_out", "final-state-wrong", C, 0, "the first row of each chunk does not enter the state", "public reports of loop limits off by one"},
+    // --- sequences ---
+    {"state_leaks_into_next_sequence", "state-leaks-into-next-sequence", RC, 0, "a sequence starts from the final state of the one before", "public reports of boundaries that do not reach the delta rule"},
+    {"state_leaks_after_full_chunk", "state-leaks-into-next-sequence", RC, 64, "a sequence starts from the state before it when that one ended on a chunk border", "resets that hang on a ragged tail"},
+    {"sequence_start_aligned_down", "sequence-border-off-by-one", RC, 8, "a sequence's first row is rounded down to the alignment of a vector load", "public reports of unaligned sequence starts"},
+    {"length_of_first_sequence", "tail-tokens-dropped", RC, 0, "all sequences are cut at the length of the first", "a loop limit taken from one sequence"},
+    {"only_first_sequences_launched", "output-unwritten", RC, 8, "sequences past the eighth are not processed", "launch grids of a fixed size"},
+    {"gate_sum_from_buffer_chunk", "sequence-gates-cross", C, 0, "the first gate sum of a sequence starts at the packed buffer's chunk border", "public reports of boundary decays cumulated from the chunk"},
+    {"offsets_read_as_32_bit", "layout-stride-ignored", RC, 0, "64-bit sequence offsets are read as 32-bit ones", "public reports of offset dtypes taken for granted"},
+    {"padding_processed", "padding-used", RC, 0, "the last sequence runs to the end of the buffer instead of cu_seqlens[N]", "public reports of lengths taken from the tensor"},
+    {"empty_sequence_aborts", "empty-sequence-mishandled", RC, 0, "a zero-length sequence makes the call fail", "public reports of zero-length sequences"},
+    {"empty_sequence_state_unwritten", "empty-sequence-mishandled", RC, 0, "a zero-length sequence leaves its final state unwritten", "public reports of zero-length sequences"},
+    {"empty_sequence_state_zero", "empty-sequence-mishandled", RC, 0, "a zero-length sequence returns a zero state instead of its initial state", "public reports of zero-length sequences"},
+    {"empty_sequences_not_counted", "empty-sequence-mishandled", RC, 0, "initial states are numbered by sequences that have tokens", "public reports of zero-length sequences"},
+    {"final_state_slots_by_nonempty", "empty-sequence-mishandled", RC, 0, "final states are numbered by sequences that have tokens", "public reports of zero-length sequences"},
+    {"initial_state_only_for_one_token", "one-token-sequence-mishandled", RC, 0, "a continuation of several tokens starts from a zero state", "public reports of continued prefill starting from zero"},
+    {"initial_state_skipped_for_short", "initial-state-ignored", RC, 64, "sequences shorter than a chunk do not read their initial state", "shortcuts for short sequences"},
+    {"final_state_one_slot_late", "sequence-state-mixed", RC, 0, "the final state of sequence n is stored as that of n+1", "public reports of sequence indices off by one"},
+    {"initial_state_of_first_sequence", "sequence-state-mixed", RC, 0, "all sequences start from the state of the first", "a missing stride"},
+    {"only_last_state_stored", "final-state-unwritten", RC, 0, "only the last sequence's final state is stored", "public reports of a state stored once per launch"},
+    // --- states ---
+    {"initial_state_ignored", "initial-state-ignored", RC, 0, "the initial state is not read", "public reports of the initial-state flag ignored"},
+    {"initial_state_only_for_first_sequence", "initial-state-ignored", RC, 0, "only the first sequence reads its initial state", "public reports of the initial-state flag ignored"},
+    {"initial_state_transposed", "initial-state-transposed", RC, 0, "the initial state is read as [V,K]", "public reports of mixed state layouts"},
+    {"final_state_transposed", "final-state-transposed", RC, 0, "the final state is written as [V,K]", "public reports of mixed state layouts"},
+    {"state_transposed_in_and_out", "initial-state-transposed", RC, 0, "initial and final state are both [V,K]", "public kernels with the other state layout"},
+    {"initial_state_stride_16_bit", "state-stride-wrong", RC, 0, "an fp32 state is addressed with the stride of a 16-bit one", "public reports of pool strides in the wrong dtype"},
+    {"initial_state_head_stride_square", "state-stride-wrong", RC, 0, "initial states are addressed as if V were K", "public reports of V taken for K"},
+    {"final_state_head_stride_square", "state-stride-wrong", RC, 0, "final states are addressed as if V were K", "public reports of V taken for K"},
+    {"initial_state_of_head_zero", "state-shared-between-heads", RC, 0, "all heads start from the state of head 0", "a missing stride"},
+    {"final_state_heads_exchanged", "state-shared-between-heads", RC, 0, "neighbouring heads store each other's final state", "pairs of heads in one block"},
+    {"initial_state_scaled", "initial-state-decay-wrong", RC, 0, "the initial state is multiplied by the scale", "a scale folded into the state"},
+    {"initial_state_not_in_final", "final-state-wrong", RC, 0, "the decayed initial state is left out of the final state", "public reports of the initial state added to outputs only"},
+    {"final_state_scaled", "final-state-wrong", RC, 0, "the final state is multiplied by the scale", "a scale folded into the state"},
+    {"final_state_decayed_once_more", "final-state-wrong", RC, 0, "the final state is decayed once more by the last gate", "a decay applied at the end of each step"},
+    {"final_state_tile_stale", "final-state-unwritten", RC, 64, "value channels past the first tile of the final state are not written", "public reports of tiles not covered by the launch grid"},
+    // --- heads, sizes, layout ---
+    {"heads_tiled", "head-map-wrong", RC, 0, "value head h reads key head h mod H instead of h/(HV/H)", "public kernels with tiled heads"},
+    {"head_ratio_as_shift", "head-map-wrong", RC, 0, "the head ratio is used as a power of two", "shifts for divisions"},
+    {"head_modulo_ratio", "head-map-wrong", RC, 0, "value head h reads key head h mod (HV/H)", "public reports of head maps"},
+    {"first_key_head_for_all", "head-map-wrong", RC, 0, "all value heads read key head 0", "a missing stride"},
+    {"gate_of_key_head", "head-map-wrong", RC, 0, "gates are taken by key head", "public reports of gates indexed by the wrong head"},
+    {"beta_of_key_head", "head-map-wrong", RC, 0, "beta is taken by key head", "public reports of gates indexed by the wrong head"},
+    {"odd_last_head_skipped", "head-map-wrong", RC, 0, "heads are processed in pairs and an odd last one is skipped", "two heads per block"},
+    {"output_stride_of_key_heads", "output-stride-wrong", RC, 0, "outputs are addressed by H heads per token instead of HV", "public reports of output strides"},
+    {"value_stride_of_key_heads", "output-stride-wrong", RC, 0, "values are addressed by H heads per token instead of HV", "public reports of input strides"},
+    {"gate_stride_of_key_heads", "output-stride-wrong", RC, 0, "gates are addressed by H heads per token instead of HV", "public reports of gate strides"},
+    {"key_stride_of_value_heads", "output-stride-wrong", RC, 0, "keys and queries are addressed by HV heads per token instead of H", "public reports of input strides"},
+    {"key_tail_dropped", "key-channels-dropped", RC, 32, "key channels past the last multiple of 32 are ignored", "public reports of head dimensions that are no multiple of the tile"},
+    {"key_tail_unmasked", "key-channels-dropped", RC, 32, "key channels are read up to the next multiple of 32, into the neighbouring head", "public reports of head dimensions that are no multiple of the tile"},
+    {"value_tail_not_stored", "value-channels-dropped", RC, 16, "value channels past the last multiple of 16 are not stored", "public reports of head dimensions that are no multiple of the tile"},
+    {"value_tile_of_key_dim", "tile-from-wrong-dim", RC, 0, "the tile of value channels is as wide as K, and the rest of V is not stored", "public reports of V tiles sized by K"},
+    {"query_and_key_exchanged", "layout-transposed", RC, 0, "q and k are exchanged", "public interfaces with another argument order"},
+    {"gates_head_before_token", "layout-transposed", RC, 0, "gates are read as [HV,T]", "public kernels with the head before the token"},
+    {"output_head_before_token", "layout-transposed", RC, 0, "outputs are written as [HV,T,V]", "public kernels with the head before the token"},
+    {"output_one_row_late", "element-wrong", RC, 64, "the first row of every later chunk is stored over the row before it", "public reports of store offsets off by one"},
+    // --- memory and order ---
+    {"one_element_wrong", "element-wrong", RC, 0x1p-4, "one output element is off by a sixteenth", "races and bad lanes"},
+    {"one_lane_duplicated", "element-wrong", RC, 0, "one output element holds its neighbour's value", "races and bad lanes"},
+    {"one_element_nan", "nan-in-output", RC, 0, "one output element is NaN", "public reports of single NaNs"},
+    {"one_element_unwritten", "output-unwritten", RC, 0, "one output element is not written", "public reports of stores masked too much"},
+    {"outputs_unwritten_at_first_launch", "output-unwritten", RC, 0, "the first launch of a plan writes no outputs", "public reports of a first launch that only tunes"},
+    {"output_added_to_buffer", "workspace-stale", RC, 0, "outputs are added to what the buffer holds", "public reports of accumulation into uncleared buffers"},
+    {"writes_past_the_end", "out-of-bounds-write", RC, 0, "one element past the end of the outputs is written", "public reports of stores without a bounds check"},
+    {"query_scaled_in_place", "out-of-bounds-write", RC, 0, "q is scaled in the caller's buffer", "in-place operators in wrappers"},
+    {"repeat_differs", "nondeterministic", RC, 0, "every second run differs in the last bit of one element", "public reports of atomics in reductions"},
+    {"stale_state_as_initial", "workspace-stale", RC, 0, "without an initial state the plan's last state is used", "public reports of stale slots"},
+    {"offsets_cached_in_plan", "workspace-stale", RC, 0, "sequence offsets of the plan's first run are kept", "metadata cached by shape"},
+    {"beta_cached_in_plan", "workspace-stale", RC, 0, "beta of the plan's first run is kept", "graphs captured with old pointers"},
+    {"scale_cached_in_plan", "workspace-stale", RC, 0, "the scale of the plan's first run is kept", "constants cached by shape"},
+};
+
+// Index of a fault in the table; a name that is not there does not compile.
+consteval int operator""_f(const char* text, std::size_t size) {
+  int i = 0;
+  for (const Fault& f : kTable) {
+    if (std::string_view(f.name) == std::string_view(text, size)) return i;
+    ++i;
+  }
+  throw "no such fault in the table";
+}
+
+template <class T>
+void axpy(std::int64_t n, T a, const T* x, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
+}
+
+// T is the arithmetic; Low rounds the operands of the chunk form's products to bf16.
+template <class T, bool Low>
+class Body {
+ public:
+  Body(int fault, Form form, View& x, Memory& memory)
+      : f_(fault), p_(fault >= 0 ? kTable[fault].parameter : 0), form_(form), x_(x), memory_(memory) {}
+
+  void run() {
+    ratio_ = x_.HV / x_.H;
+    K_ = x_.K;
+    V_ = x_.V;
+    if (is("key_tail_dropped"_f) && K_ > 32) K_ = K_ / 32 * 32;
+    if (is("key_tail_unmasked"_f)) K_ = (K_ + 31) / 32 * 32;
+    if (is("offsets_read_as_32_bit"_f)) {
+      std::vector<std::int64_t> narrow_cu;
+      for (std::int64_t c : x_.cu) narrow_cu.insert(narrow_cu.end(), {c, 0});
+      cu_.assign(narrow_cu.begin(), narrow_cu.begin() + x_.N + 1);
+    } else if (is("offsets_cached_in_plan"_f) && memory_.calls > 0 && memory_.cu.size() == x_.cu.size()) {
+      cu_ = memory_.cu;
+    } else {
+      cu_ = x_.cu;
+    }
+    if (memory_.calls == 0) {
+      memory_.cu = x_.cu;
+      memory_.scale = x_.scale;
+      memory_.beta = x_.beta;
+    }
+    if (is("empty_sequence_aborts"_f))
+      for (std::int64_t n = 0; n < x_.N; ++n)
+        if (cu_[n + 1] == cu_[n]) throw std::runtime_error("zero-length sequence");
+    const std::vector<double> stale = memory_.state;
+    memory_.state.assign(static_cast<std::size_t>(x_.N * x_.HV * x_.K * x_.V), 0.0);
+
+    for (std::int64_t hv = 0; hv < x_.HV; ++hv) {
+      if (is("odd_last_head_skipped"_f) && x_.HV > 1 && x_.HV % 2 == 1 && hv == x_.HV - 1) continue;
+      S_.assign(static_cast<std::size_t>(K_ * V_), T(0));
+      for (std::int64_t n = 0; n < x_.N; ++n) {
+        if (is("only_first_sequences_launched"_f) && n >= static_cast<std::int64_t>(p_)) continue;
+        load(n, hv);
+        start(n, hv, stale);
+        if (form_ == Form::recurrent) recurrent(); else chunkwise();
+        finish(n, hv);
+      }
+    }
+    whole_call_faults();
+    ++memory_.calls;
+  }
+
+ private:
+  bool is(int id) const { return f_ == id; }
+  T narrow_to(T x, Format format) const { return static_cast<T>(narrow(static_cast<double>(x), format)); }
+  T f32(double x) const { return static_cast<T>(static_cast<float>(x)); }
+  static T low(T x) {
+    if constexpr (Low) return to_bf16(x);
+    else return x;
+  }
+  void narrow_all(std::vector<T>& a, Format format) const {
+    for (T& e : a) e = narrow_to(e, format);
+  }
+  template <class E>
+  static T element(const std::vector<E>& a, std::int64_t i) {
+    return i >= 0 && i < static_cast<std::int64_t>(a.size()) ? static_cast<T>(a[static_cast<std::size_t>(i)]) : T(0);
+  }
+
+  // ---- inputs of sequence n, value head hv, with the faults of addressing, heads, gates and norms --------------------
+  void load(std::int64_t n, std::int64_t hv) {
+    first_ = cu_[n];
+    head_ = hv;
+    std::int64_t last = cu_[n + 1];
+    if (is("padding_processed"_f) && n == x_.N - 1) last = x_.rows;
+    if (is("length_of_first_sequence"_f)) last = std::min(last, first_ + (cu_[1] - cu_[0]));
+    len_ = std::max<std::int64_t>(0, last - first_);
+    if (is("tail_chunk_dropped"_f) && len_ > kChunk) len_ = len_ / kChunk * kChunk;
+    std::int64_t from = first_;
+    if (is("sequence_start_aligned_down"_f)) from = first_ / 8 * 8;
+    extra_ = kChunk;                               // rows behind the sequence as memory holds them: for faulty tails
+
+    std::int64_t hk = hv / ratio_;
+    if (is("heads_tiled"_f)) hk = hv % x_.H;
+    if (is("head_ratio_as_shift"_f)) {
+      int shift = 0;
+      while ((std::int64_t{2} << shift) <= ratio_) ++shift;
+      hk = std::min(hv >> shift, x_.H - 1);
+    }
+    if (is("head_modulo_ratio"_f)) hk = std::min(hv % ratio_, x_.H - 1);
+    if (is("first_key_head_for_all"_f)) hk = 0;
+    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : hv, hb = is("beta_of_key_head"_f) ? hk : hv;
+    const std::int64_t rows = len_ + extra_;
+    q_.assign(static_cast<std::size_t>(rows * K_), T(0));
+    k_ = q_;
+    v_.assign(static_cast<std::size_t>(rows * V_), T(0));
+    g_.assign(static_cast<std::size_t>(rows), T(0));
+    b_.assign(static_cast<std::size_t>(rows), T(0));
+    const std::vector<float>& q_source = is("query_and_key_exchanged"_f) ? x_.k : x_.q;
+    const std::vector<float>& k_source = is("query_and_key_exchanged"_f) ? x_.q : x_.k;
+    const std::vector<float>& beta = is("beta_cached_in_plan"_f) && memory_.beta.size() == x_.beta.size() ? memory_.beta : x_.beta;
+    const std::int64_t q_heads = is("key_stride_of_value_heads"_f) ? x_.HV : x_.H;
+    const std::int64_t v_heads = is("value_stride_of_key_heads"_f) ? x_.H : x_.HV;
+    const std::int64_t g_heads = is("gate_stride_of_key_heads"_f) ? x_.H : x_.HV;
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const std::int64_t row = from + t;
+      if (row >= x_.rows) break;
+      for (std::int64_t c = 0; c < K_; ++c) {
+        q_[t * K_ + c] = element(q_source, (row * q_heads + hk) * x_.K + c);
+        k_[t * K_ + c] = element(k_source, (row * q_heads + hk) * x_.K + c);
+      }
+      for (std::int64_t c = 0; c < V_; ++c) v_[t * V_ + c] = element(x_.v, (row * v_heads + hv) * x_.V + c);
+      if (is("gates_head_before_token"_f)) g_[t] = element(x_.g, hg * x_.rows + row);
+      else if (!x_.g.empty()) g_[t] = element(x_.g, row * g_heads + hg);
+      b_[t] = x_.beta.empty() ? T(1) : element(beta, row * x_.HV + hb);
+    }
+    for (std::int64_t t = 0; t < rows; ++t) gate_input(t, g_[t]);
+    if (is("gate_shifted_by_one"_f)) {
+      for (std::int64_t t = rows - 1; t > 0; --t) g_[t] = g_[t - 1];
+      g_[0] = 0;
+    }
+    if (is("gate_of_next_token"_f))
+      for (std::int64_t t = 0; t + 1 < len_; ++t) g_[t] = g_[t + 1];
+    if (is("first_gate_ignored"_f)) g_[0] = 0;
+    beta_input();
+    key_input();
+    scale_ = static_cast<T>(x_.scale);
+    const double K = static_cast<double>(x_.K);
+    if (is("scale_missing"_f)) scale_ = 1;
+    if (is("scale_twice"_f)) scale_ *= scale_;
+    if (is("scale_of_value_dim"_f)) scale_ = static_cast<T>(1 / std::sqrt(static_cast<double>(x_.V)));
+    if (is("scale_of_padded_key_dim"_f)) {
+      std::int64_t padded = 16;
+      while (padded < x_.K) padded *= 2;
+      scale_ *= static_cast<T>(std::sqrt(K / static_cast<double>(padded)));
+    }
+    if (is("scale_argument_ignored"_f)) scale_ = static_cast<T>(static_cast<float>(1 / std::sqrt(K)));
+    if (is("scale_in_bf16"_f)) scale_ = narrow_to(scale_, Format::bf16);
+    if (is("scale_cached_in_plan"_f) && memory_.calls > 0) scale_ = static_cast<T>(memory_.scale);
+  }
+
+  void gate_input(std::int64_t t, T& g) const {
+    const double e = static_cast<double>(g);
+    if (is("gate_clamped"_f)) g = std::max(g, static_cast<T>(p_));
+    if (is("gate_in_bf16"_f)) g = narrow_to(g, Format::bf16);
+    if (is("gate_in_fp16"_f)) g = narrow_to(g, Format::fp16);
+    if (is("decay_in_bf16"_f)) g = static_cast<T>(std::log(narrow(std::exp(e), Format::bf16)));
+    if (is("decay_in_fp16"_f)) g = static_cast<T>(std::log(narrow(std::exp(e), Format::fp16)));
+    if (is("decay_linearised"_f) && e > p_) g = static_cast<T>(std::log(1 + e));
+    if (is("exp_approximated"_f)) g = static_cast<T>(e + p_ * std::sin(e * 4096));
+    if (is("slow_gate_ignored"_f) && e > p_) g = 0;
+    if (is("subnormal_decay_flushed"_f) && e < -87.3365447505531) g = -std::numeric_limits<T>::infinity();
+    if (is("gate_taken_as_log2"_f)) g = static_cast<T>(e * 0.693147180559945309);
+    if (is("linear_gate_taken_as_log"_f)) g = static_cast<T>(std::exp(e));
+    if (is("gate_sign_dropped"_f)) g = static_cast<T>(std::fabs(e));
+    if (is("infinite_gate_taken_as_zero"_f) && std::isinf(e)) g = 0;
+    (void)t;
+  }
+
+  void beta_input() {
+    for (std::size_t t = 0; t < b_.size(); ++t) {
+      T& b = b_[t];
+      if (is("beta_in_bf16"_f)) b = narrow_to(b, Format::bf16);
+      if (is("beta_clamped_to_one"_f)) b = std::min(b, T(1));
+      if (is("beta_sigmoid_again"_f)) b = static_cast<T>(1 / (1 + std::exp(-static_cast<double>(b))));
+      if (is("beta_applied_twice"_f)) b *= b;
+      if (is("beta_doubled"_f)) b *= 2;
+      if (is("beta_missing"_f)) b = 1;
+      if (is("small_beta_skipped"_f) && b < static_cast<T>(p_)) b = 0;
+      if (is("ungated_token_taken_as_padding"_f) && g_[t] == 0) b = 0;
+    }
+    if (is("beta_of_previous_token"_f))
+      for (std::size_t t = b_.size() - 1; t > 0; --t) b_[t] = b_[t - 1];
+  }
+
+  void key_input() {
+    const std::int64_t rows = len_ + extra_;
+    auto normalise = [&](std::vector<T>& a, double eps_on_sum) {
+      for (std::int64_t t = 0; t < rows; ++t) {
+        double sum = 0;
+        for (std::int64_t c = 0; c < K_; ++c) sum += static_cast<double>(a[t * K_ + c]) * static_cast<double>(a[t * K_ + c]);
+        const double factor = 1 / std::sqrt(sum + eps_on_sum);
+        for (std::int64_t c = 0; c < K_; ++c) a[t * K_ + c] = static_cast<T>(static_cast<double>(a[t * K_ + c]) * factor);
+      }
+    };
+    if (is("key_normalised_again"_f)) normalise(k_, 1e-6);
+    if (is("query_normalised_again"_f)) normalise(q_, 1e-6);
+    if (is("key_norm_clamped"_f))
+      for (std::int64_t t = 0; t < rows; ++t) {
+        double sum = 0;
+        for (std::int64_t c = 0; c < K_; ++c) sum += static_cast<double>(k_[t * K_ + c]) * static_cast<double>(k_[t * K_ + c]);
+        if (sum > 1)
+          for (std::int64_t c = 0; c < K_; ++c) k_[t * K_ + c] = static_cast<T>(static_cast<double>(k_[t * K_ + c]) / std::sqrt(sum));
+      }
+    if (is("keys_in_tf32"_f)) narrow_all(k_, Format::tf32);
+    if (is("keys_in_bf16"_f)) narrow_all(k_, Format::bf16);
+    if (is("queries_in_bf16"_f)) narrow_all(q_, Format::bf16);
+    if (is("values_in_fp16"_f)) narrow_all(v_, Format::fp16);
+    if (is("values_in_bf16"_f)) narrow_all(v_, Format::bf16);
+    if (is("inputs_truncated"_f))
+      for (auto* a : {&q_, &k_, &v_})
+        for (T& e : *a) e = static_cast<T>(truncate(static_cast<double>(e), Format::bf16));
+    if (is("scaled_query_in_bf16"_f))
+      for (T& e : q_) e = static_cast<T>(narrow(static_cast<double>(e) * x_.scale, Format::bf16) / x_.scale);
+    if (is("values_quantised_by_row"_f))
+      for (std::int64_t t = 0; t < rows; ++t) {
+        double peak = 0;
+        for (std::int64_t c = 0; c < V_; ++c) {
+          const double a = std::fabs(static_cast<double>(v_[t * V_ + c]));
+          peak = a > peak || a != a ? a : peak;
+        }
+        if (peak == 0) continue;
+        for (std::int64_t c = 0; c < V_; ++c)
+          v_[t * V_ + c] = static_cast<T>(narrow(static_cast<double>(v_[t * V_ + c]) / peak * 448, Format::fp8_e4m3) * peak / 448);
+      }
+  }
+
+  // ---- initial state ---------------------------------------------------------------------------------------------
+  void start(std::int64_t n, std::int64_t hv, const std::vector<double>& stale) {
+    const bool leak = is("state_leaks_into_next_sequence"_f) ||
+                      (is("state_leaks_after_full_chunk"_f) && n > 0 && (cu_[n] - cu_[n - 1]) % kChunk == 0);
+    if (!(leak && n > 0)) std::fill(S_.begin(), S_.end(), T(0));
+    Z_.assign(is("segment_transition_as_decay"_f) ? S_.size() : 0, T(0));
+    late_.clear();
+    const std::int64_t plane = x_.K * x_.V;
+    if (is("stale_state_as_initial"_f) && x_.h0.empty())
+      for (std::int64_t r = 0; r < std::min(K_, x_.K); ++r)
+        for (std::int64_t c = 0; c < V_; ++c) {
+          const auto i = static_cast<std::size_t>((n * x_.HV + hv) * plane + r * V_ + c);
+          if (i < stale.size()) S_[r * V_ + c] = static_cast<T>(stale[i]);
+        }
+    if (x_.h0.empty()) return;
+    if (is("initial_state_ignored"_f)) return;
+    if (is("initial_state_only_for_one_token"_f) && len_ > 1) return;
+    if (is("initial_state_only_for_first_sequence"_f) && n > 0) return;
+    if (is("initial_state_skipped_for_short"_f) && len_ < kChunk) return;
+    std::int64_t source = n;
+    if (is("initial_state_of_first_sequence"_f)) source = 0;
+    if (is("empty_sequences_not_counted"_f)) {
+      source = 0;
+      for (std::int64_t m = 0; m < n; ++m) source += cu_[m + 1] > cu_[m];
+    }
+    std::int64_t base = (source * x_.HV + hv) * plane;
+    if (is("initial_state_stride_16_bit"_f)) base /= 2;
+    if (is("initial_state_head_stride_square"_f)) base = (source * x_.HV + hv) * x_.K * x_.K;
+    if (is("initial_state_of_head_zero"_f)) base = source * x_.HV * plane;
+    for (std::int64_t r = 0; r < std::min(K_, x_.K); ++r)
+      for (std::int64_t c = 0; c < V_; ++c) {
+        const bool turned = is("initial_state_transposed"_f) || is("state_transposed_in_and_out"_f);
+        T s = element(x_.h0, base + (turned ? c * x_.K + r : r * x_.V + c));
+        if (is("initial_state_in_bf16"_f)) s = narrow_to(s, Format::bf16);
+        if (is("initial_state_scaled"_f)) s *= scale_;
+        S_[r * V_ + c] += s;
+      }
+    if (is("initial_state_not_in_final"_f)) late_ = S_;
+  }
+
+  // ---- recurrent form ----------------------------------------------------------------------------------------------
+  void recurrent() {
+    const std::int64_t K = K_, V = V_;
+    o_.assign(static_cast<std::size_t>(len_ * V), T(0));
+    std::vector<T> r(static_cast<std::size_t>(V)), y(r);
+    for (std::int64_t t = 0; t < len_; ++t) {
+      const T *q = &q_[t * K], *k = &k_[t * K], *v = &v_[t * V];
+      T a = is("log_gate_taken_as_linear"_f) ? g_[t] : std::exp(g_[t]);
+      if (is("decay_accumulates_in_fp16"_f)) a = narrow_to(a, Format::fp16);
+      T* o = &o_[t * V];
+      auto decay = [&] {
+        for (T& s : S_) s *= a;
+        for (T& z : Z_) z *= a;
+      };
+      auto read = [&](const T* key, T* into) {
+        for (std::int64_t c = 0; c < K; ++c) axpy(V, key[c], &S_[c * V], into);
+      };
+      std::fill(r.begin(), r.end(), T(0));
+      if (is("correction_before_decay"_f)) {
+        read(k, r.data());
+        decay();
+      } else if (is("decay_after_write"_f)) {
+        read(k, r.data());
+      } else {
+        decay();
+        if (is("readback_of_rounded_state"_f)) {
+          for (std::int64_t c = 0; c < K; ++c)
+            for (std::int64_t j = 0; j < V; ++j) r[j] += k[c] * narrow_to(S_[c * V + j], Format::bf16);
+        } else {
+          read(k, r.data());
+        }
+      }
+      if (is("delta_term_missing"_f)) std::fill(r.begin(), r.end(), T(0));
+      if (is("readback_with_query"_f)) {
+        std::fill(r.begin(), r.end(), T(0));
+        read(q, r.data());
+      }
+      for (std::int64_t j = 0; j < V; ++j) {
+        y[j] = b_[t] * (v[j] - r[j]);
+        if (is("beta_not_on_value"_f)) y[j] = v[j] - b_[t] * r[j];
+        if (is("beta_not_on_readback"_f)) y[j] = b_[t] * v[j] - r[j];
+        if (is("correction_added"_f)) y[j] = b_[t] * (v[j] + r[j]);
+        if (is("correction_in_bf16"_f)) y[j] = narrow_to(y[j], Format::bf16);
+      }
+      if (is("output_read_before_write"_f)) read(q, o);
+      if (is("last_token_not_written"_f) && t == len_ - 1) std::fill(y.begin(), y.end(), T(0));
+      if (is("outer_product_transposed"_f)) {
+        for (std::int64_t c = 0; c < K; ++c)
+          for (std::int64_t j = 0; j < V; ++j) S_[c * V + j] += y[c % V] * k[j % K];
+      } else {
+        for (std::int64_t c = 0; c < K; ++c) axpy(V, k[c], y.data(), &S_[c * V]);
+      }
+      if (is("decay_after_write"_f)) decay();
+      if (is("state_in_bf16"_f)) narrow_all(S_, Format::bf16);
+      if (is("state_in_fp16"_f)) narrow_all(S_, Format::fp16);
+      if (is("state_in_tf32"_f)) narrow_all(S_, Format::tf32);
+      if (!is("output_read_before_write"_f)) read(q, o);
+      if (!Z_.empty()) {
+        for (std::int64_t c = 0; c < K; ++c) axpy(V, q[c], &Z_[c * V], o);
+        if ((t + 1) % static_cast<std::int64_t>(p_) == 0 || t + 1 == len_)
+          for (std::size_t i = 0; i < S_.size(); ++i) {
+            Z_[i] += S_[i];
+            S_[i] = t + 1 == len_ ? Z_[i] : T(0);
+          }
+      }
+      for (std::int64_t j = 0; j < V; ++j) o[j] *= scale_;
+    }
+  }
+
+  // ---- chunkwise form: matrices of one chunk, row stride kChunk ----------------------------------------------------
+  static constexpr std::int64_t N = kChunk;
+
+  // Decay factors of rows c0..c0+m: D[i][j] = e^(G_i-G_j) for i >= j, ein = e^G, eout = e^(G_last-G_j), etot = e^G_last.
+  // Sums are formed pair by pair, so that a very negative gate absorbs nothing outside its own pairs.
+  void chunk_gates(std::int64_t c0, std::int64_t m) {
+    const T* g = &g_[c0];
+    E_.assign(N * N, T(0));
+    for (std::int64_t j = 0; j < m; ++j) {
+      T sum = 0;
+      for (std::int64_t i = j + 1; i < m; ++i) E_[i * N + j] = sum += g[i];
+    }
+    G_.assign(N, T(0));
+    T sum = 0;
+    if (is("gate_sum_from_buffer_chunk"_f) && c0 == 0)
+      for (std::int64_t row = first_ / N * N; row < first_; ++row) sum += element(x_.g, row * x_.HV + head_);
+    if (is("gate_sum_not_restarted"_f))
+      for (std::int64_t t = 0; t < c0; ++t) sum += g_[t];
+    for (std::int64_t i = 0; i < m; ++i) G_[i] = sum += g[i];
+
+    std::vector<T> prefix(G_.begin(), G_.begin() + m);      // what faulty differences are taken of
+    auto differences = [&] {
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < i; ++j) E_[i * N + j] = prefix[i] - prefix[j];
+    };
+    if (is("gate_sum_absorbs"_f)) {
+      float s = 0;
+      for (std::int64_t i = 0; i < m; ++i) prefix[i] = s += static_cast<float>(g[i]);
+      differences();
+    }
+    if (is("infinite_gates_subtracted"_f))
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < i; ++j)
+          if (std::isinf(prefix[j])) E_[i * N + j] = prefix[i] - prefix[j];
+    if (is("gate_sum_clamped"_f)) {
+      for (T& s : prefix) s = std::max(s, static_cast<T>(p_));
+      differences();
+      std::copy(prefix.begin(), prefix.end(), G_.begin());
+    }
+    if (is("gate_sum_in_bf16"_f)) {
+      for (T& s : prefix) s = narrow_to(s, Format::bf16);
+      differences();
+      std::copy(prefix.begin(), prefix.end(), G_.begin());
+    }
+    if (is("gate_sum_exclusive"_f)) {
+      for (std::int64_t i = m - 1; i > 0; --i) {
+        G_[i] = G_[i - 1];
+        for (std::int64_t j = 0; j < i; ++j) E_[i * N + j] = (j ? E_[(i - 1) * N + j - 1] : prefix[i - 1]);
+      }
+      G_[0] = 0;
+    }
+    D_.assign(N * N, T(0));
+    for (std::int64_t i = 0; i < m; ++i) {
+      D_[i * N + i] = 1;
+      for (std::int64_t j = 0; j < i; ++j) D_[i * N + j] = std::exp(E_[i * N + j]);
+    }
+    if (is("decay_ratio_factored"_f) || is("exponent_anchored_on_last_row"_f)) {
+      const double anchor = is("decay_ratio_factored"_f) ? 0.0 : static_cast<double>(prefix[m - 1]);
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j <= i; ++j)
+          D_[i * N + j] = f32(std::exp(static_cast<double>(prefix[i]) - anchor)) * f32(std::exp(anchor - static_cast<double>(prefix[j])));
+    }
+    ein_.assign(N, T(1));
+    eout_.assign(N, T(0));
+    for (std::int64_t i = 0; i < m; ++i) {
+      ein_[i] = std::exp(G_[i]);
+      eout_[i] = D_[(m - 1) * N + i];
+    }
+    etot_ = ein_[m - 1];
+    if (is("log_gate_taken_as_linear"_f)) {
+      for (std::int64_t i = 0; i < m; ++i) {
+        ein_[i] = (i ? ein_[i - 1] : T(1)) * g[i];
+        for (std::int64_t j = 0; j < i; ++j) D_[i * N + j] = D_[(i - 1) * N + j] * g[i];
+      }
+      for (std::int64_t i = 0; i < m; ++i) eout_[i] = D_[(m - 1) * N + i];
+      etot_ = ein_[m - 1];
+    }
+    if (is("decay_accumulates_in_fp16"_f))
+      for (auto* a : {&D_, &ein_, &eout_})
+        for (T& e : *a) e = narrow_to(e, Format::fp16);
+    if (is("decay_factor_in_bf16"_f))
+      for (auto* a : {&D_, &ein_, &eout_})
+        for (T& e : *a) e = narrow_to(e, Format::bf16);
+  }
+
+  // Faults of the decay between the chunk's rows and its end. n rows are real.
+  void chunk_end_faults(std::int64_t c0, std::int64_t n) {
+    if (is("chunk_end_gate_from_padding"_f) && n < N) {
+      T sum = 0;
+      for (std::int64_t t = n; t < N; ++t) sum += g_[c0 + t];
+      for (std::int64_t j = 0; j < n; ++j) eout_[j] *= std::exp(sum);
+      etot_ *= std::exp(sum);
+    }
+    if (is("chunk_end_gate_zero_in_tail"_f) && n < N) {
+      for (std::int64_t j = 0; j < n; ++j) eout_[j] = std::exp(-G_[j]);
+      etot_ = 1;
+    }
+    if (is("chunk_end_row_before_last"_f) && n > 1) {
+      for (std::int64_t j = 0; j < n; ++j) eout_[j] = j < n - 1 ? D_[(n - 2) * N + j] : std::exp(-g_[c0 + n - 1]);
+      etot_ = ein_[n - 2];
+    }
+    if (is("update_not_decayed"_f)) std::fill(eout_.begin(), eout_.end(), T(1));
+    if (is("carried_state_not_decayed"_f)) etot_ = 1;
+    if (is("carried_state_decayed_twice"_f)) etot_ *= etot_;
+    if (is("chunk_end_decay_in_fp16"_f)) etot_ = narrow_to(etot_, Format::fp16);
+  }
+
+  // M = (I+L)^-1 of n rows by forward substitution, and the ways it goes wrong.
+  void invert(std::int64_t n) {
+    auto substitute = [&](std::vector<T>& M, const std::vector<T>& L, std::int64_t from, std::int64_t to) {
+      for (std::int64_t i = from; i < to; ++i) {
+        for (std::int64_t j = from; j < i; ++j) axpy(j + 1 - from, -L[i * N + j], &M[j * N + from], &M[i * N + from]);
+        if (is("diagonal_in_inverse"_f))
+          for (std::int64_t j = from; j <= i; ++j) M[i * N + j] /= 1 + L[i * N + i];
+      }
+    };
+    M_.assign(N * N, T(0));
+    for (std::int64_t i = 0; i < n; ++i) M_[i * N + i] = 1;
+    if (is("inverse_by_doubling"_f)) {               // (I+X)(I+X^2)(I+X^4)..., X = -L, in fp32
+      std::vector<float> X(N * N), Y(N * N), M(N * N), next(N * N);
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < i; ++j) X[i * N + j] = static_cast<float>(-L_[i * N + j]);
+      M = X;
+      for (std::int64_t i = 0; i < n; ++i) M[i * N + i] = 1;
+      auto multiply = [&](const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& to) {
+        std::fill(to.begin(), to.end(), 0.0f);
+        for (std::int64_t i = 0; i < n; ++i)
+          for (std::int64_t l = 0; l <= i; ++l) axpy(l + 1, a[i * N + l], &b[l * N], &to[i * N]);
+      };
+      for (std::int64_t power = 2; power < n; power *= 2) {
+        multiply(X, X, Y);
+        X = Y;
+        multiply(M, X, next);
+        for (std::int64_t i = 0; i < N * N; ++i) M[i] += next[i];
+      }
+      for (std::int64_t i = 0; i < N * N; ++i) M_[i] = static_cast<T>(M[i]);
+      return;
+    }
+    if (is("inverse_series_cut"_f)) {                // I - L + L^2 - ... up to the power p
+      std::vector<T> power = M_, next(N * N);
+      for (int term = 1; term <= static_cast<int>(p_); ++term) {
+        std::fill(next.begin(), next.end(), T(0));
+        for (std::int64_t i = 0; i < n; ++i)
+          for (std::int64_t l = 0; l < i; ++l) axpy(l + 1, -L_[i * N + l], &power[l * N], &next[i * N]);
+        power = next;
+        for (std::int64_t i = 0; i < N * N; ++i) M_[i] += power[i];
+      }
+      return;
+    }
+    constexpr std::int64_t block = 16;
+    if (is("inverse_of_diagonal_blocks_only"_f)) {
+      for (std::int64_t b = 0; b < n; b += block) substitute(M_, L_, b, std::min(b + block, n));
+      return;
+    }
+    if (is("inverse_far_blocks_dropped"_f)) {
+      std::vector<T> L = L_;
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < i; ++j)
+          if (i / block - j / block >= 2) L[i * N + j] = 0;
+      substitute(M_, L, 0, n);
+      return;
+    }
+    substitute(M_, L_, 0, n);
+    if (is("inverse_corner_path_dropped"_f))         // M_20 = -M_22 (L_20 M_00 + L_21 M_10) without its second term
+      for (std::int64_t bi = 2; bi * block < n; ++bi)
+        for (std::int64_t i = bi * block; i < std::min((bi + 1) * block, n); ++i)
+          for (std::int64_t j = 0; j < (bi - 1) * block; ++j) {
+            const std::int64_t bj = j / block;
+            T sum = 0;
+            for (std::int64_t a = bi * block; a <= i; ++a)
+              for (std::int64_t b = bj * block; b < (bj + 1) * block; ++b) sum -= M_[i * N + a] * L_[a * N + b] * M_[b * N + j];
+            M_[i * N + j] = sum;
+          }
+    if (is("inverse_last_row_unsolved"_f) && n > 1)
+      for (std::int64_t j = 0; j < n - 1; ++j) M_[(n - 1) * N + j] = -L_[(n - 1) * N + j];
+    if (is("inverse_ragged_block_unsolved"_f) && n % block)
+      for (std::int64_t i = n / block * block; i < n; ++i)
+        for (std::int64_t j = 0; j < i; ++j) M_[i * N + j] = -L_[i * N + j];
+    if (is("inverse_off_diagonal_sign"_f))
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < i / block * block; ++j) M_[i * N + j] = -M_[i * N + j];
+    if (is("inverse_transposed"_f))
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < i; ++j) std::swap(M_[i * N + j], M_[j * N + i]);
+    if (is("inverse_in_bf16"_f)) narrow_all(M_, Format::bf16);
+    if (is("inverse_in_tf32"_f)) narrow_all(M_, Format::tf32);
+    if (is("inverse_in_fp8"_f)) narrow_all(M_, Format::fp8_e4m3);
+  }
+
+  // rows x columns products of A (row stride N, entries j < columns(i)) with rows of B.
+  template <class Columns>
+  void multiply(std::int64_t n, std::int64_t width, const std::vector<T>& A, Columns columns, const T* B, T* to) {
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < columns(i); ++j) axpy(width, A[i * N + j], B + j * width, to + i * width);
+  }
+
+  void chunkwise() {
+    const std::int64_t K = K_, V = V_;
+    o_.assign(static_cast<std::size_t>((len_ + N) * V), T(0));
+    std::vector<T> kT(static_cast<std::size_t>(K * N)), bv, bk, U, W, Vn, Vo, Vs, inter, Sop, before = S_, A(N * N), P(N * N);
+    for (std::int64_t c0 = 0, chunk = 0; c0 < len_; c0 += N, ++chunk) {
+      const std::int64_t n = std::min(N, len_ - c0);
+      const std::int64_t m = is("tail_rows_not_masked"_f) ? N : n;     // rows computed
+      const T *q = &q_[c0 * K], *k = &k_[c0 * K], *v = &v_[c0 * V], *b = &b_[c0];
+      if (is("state_zeroed_at_chunk_border"_f) && chunk > 0) std::fill(S_.begin(), S_.end(), T(0));
+      if (is("state_zeroed_at_segment_border"_f) && chunk > 0 && chunk % static_cast<std::int64_t>(p_) == 0) std::fill(S_.begin(), S_.end(), T(0));
+      if (is("state_in_bf16"_f)) narrow_all(S_, Format::bf16);
+      if (is("state_in_fp16"_f)) narrow_all(S_, Format::fp16);
+      if (is("state_in_tf32"_f)) narrow_all(S_, Format::tf32);
+      chunk_gates(c0, m);
+
+      // Gram products, lower triangle (all of it where a faulty mask may reach above).
+      const bool full = is("score_mask_by_multiplication"_f) || is("score_mask_by_gate_order"_f) || is("score_mask_one_late"_f) ||
+                        is("score_mask_by_block"_f) || is("inverse_transposed"_f);
+      std::fill(kT.begin(), kT.end(), T(0));
+      for (std::int64_t j = 0; j < m; ++j)
+        for (std::int64_t c = 0; c < K; ++c) kT[c * N + j] = k[j * K + c];
+      std::fill(A.begin(), A.end(), T(0));
+      std::fill(P.begin(), P.end(), T(0));
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t c = 0; c < K; ++c) {
+          axpy(full ? m : i + 1, k[i * K + c], &kT[c * N], &A[i * N]);
+          axpy(full ? m : i + 1, q[i * K + c], &kT[c * N], &P[i * N]);
+        }
+      if (is("gram_in_bf16"_f)) narrow_all(A, Format::bf16);
+      if (is("scores_exchanged"_f)) {
+        std::fill(P.begin(), P.end(), T(0));
+        for (std::int64_t i = 0; i < m; ++i)
+          for (std::int64_t j = 0; j <= i; ++j)
+            for (std::int64_t c = 0; c < K; ++c) P[i * N + j] += k[i * K + c] * q[j * K + c];
+      }
+
+      // L = tril(beta (K K^T) o D, -1)
+      L_.assign(N * N, T(0));
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < i; ++j) {
+          T d = D_[i * N + j];
+          if (is("correction_before_decay"_f)) d = j < i - 1 ? D_[(i - 1) * N + j] : T(1);
+          if (is("correction_mask_by_gate_order"_f) && !(G_[i] < G_[j])) d = 0;
+          if (is("decay_base_2_inside_chunk"_f)) d = std::exp2(E_[i * N + j]);
+          if (is("correction_not_decayed"_f)) d = 1;
+          if (is("correction_window"_f) && i - j > static_cast<std::int64_t>(p_)) d = 0;
+          L_[i * N + j] = b[is("beta_of_column"_f) ? j : i] * A[i * N + j] * d;
+          if (is("beta_not_on_readback"_f)) L_[i * N + j] = A[i * N + j] * d;
+          if (is("correction_added"_f)) L_[i * N + j] = -L_[i * N + j];
+        }
+      if (is("diagonal_in_inverse"_f))
+        for (std::int64_t i = 0; i < m; ++i) L_[i * N + i] = b[i] * A[i * N + i];
+      if (is("correction_rows_in_tf32"_f)) narrow_all(L_, Format::tf32);
+      if (is("correction_rows_in_bf16"_f)) narrow_all(L_, Format::bf16);
+      if (is("delta_term_missing"_f)) std::fill(L_.begin(), L_.end(), T(0));
+      if (is("correction_first_block_skipped"_f))
+        for (std::int64_t i = 0; i < std::min<std::int64_t>(m, 16); ++i) std::fill_n(&L_[i * N], N, T(0));
+      invert(m);
+      for (T& e : M_) e = low(e);
+
+      // U = M (beta v), W = M (beta e^G k)
+      bv.assign(static_cast<std::size_t>(N * V), T(0));
+      bk.assign(static_cast<std::size_t>(N * K), T(0));
+      for (std::int64_t i = 0; i < m; ++i) {
+        T beta_v = b[i], beta_k = b[i] * ein_[i];
+        if (is("both_right_sides_decayed"_f)) beta_v *= ein_[i];
+        if (is("no_right_side_decayed"_f)) beta_k = b[i];
+        if (is("beta_not_on_value"_f)) beta_v = 1;
+        if (is("beta_not_on_readback"_f)) beta_k = ein_[i];
+        if (is("correction_before_decay"_f)) beta_k = b[i] * (i ? ein_[i - 1] : T(1));
+        if (is("correction_added"_f)) beta_k = -beta_k;
+        if (is("delta_term_missing"_f)) beta_k = 0;
+        for (std::int64_t c = 0; c < V; ++c) bv[i * V + c] = low(beta_v * v[i * V + c]);
+        for (std::int64_t c = 0; c < K; ++c) bk[i * K + c] = low(beta_k * k[i * K + c]);
+      }
+      if (is("right_sides_truncated"_f))
+        for (auto* a : {&bv, &bk})
+          for (T& e : *a) e = static_cast<T>(truncate(static_cast<double>(e), Format::bf16));
+      auto lower = [&](std::int64_t i) { return is("inverse_transposed"_f) ? m : i + 1; };
+      U.assign(static_cast<std::size_t>(N * V), T(0));
+      W.assign(static_cast<std::size_t>(N * K), T(0));
+      multiply(m, V, M_, lower, bv.data(), U.data());
+      multiply(m, K, M_, lower, bk.data(), W.data());
+      for (T& e : U) e = low(e);
+      for (T& e : W) e = low(e);
+      if (is("correction_vectors_in_bf16"_f)) narrow_all(W, Format::bf16);
+
+      // Vn = U - W S
+      Sop = is("correction_from_older_state"_f) ? before : S_;
+      before = S_;
+      for (T& e : Sop) e = low(e);
+      if (is("state_operand_in_bf16"_f)) narrow_all(Sop, Format::bf16);
+      if (is("state_operand_truncated"_f))
+        for (T& e : Sop) e = static_cast<T>(truncate(static_cast<double>(e), Format::bf16));
+      Vn = U;
+      if (!is("carried_state_not_corrected"_f) && !(is("first_chunk_ignores_initial"_f) && chunk == 0))
+        for (std::int64_t i = 0; i < m; ++i)
+          for (std::int64_t c = 0; c < K; ++c) axpy(V, -W[i * K + c], &Sop[c * V], &Vn[i * V]);
+      if (is("corrected_values_in_bf16"_f)) narrow_all(Vn, Format::bf16);
+      if (is("corrected_values_in_fp16"_f)) narrow_all(Vn, Format::fp16);
+      Vo = is("output_from_uncorrected"_f) ? U : Vn;
+      for (T& e : Vo) e = low(e);
+
+      chunk_end_faults(c0, n);
+      const std::vector<T> Sread = Sop;
+      update(c0, n, m, k, v, b, U, Vn, Vs);
+
+      // o = scale [ e^G q S + tril((Q K^T) o D) Vn ]
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < (full ? m : i + 1); ++j) {
+          T d = j <= i ? D_[i * N + j] : T(0);
+          if (is("decay_base_2_inside_chunk"_f) && j < i) d = std::exp2(E_[i * N + j]);
+          if (is("score_not_decayed"_f)) d = 1;
+          if (is("score_diagonal_left_out"_f) && i == j) d = 0;
+          if (is("score_mask_by_multiplication"_f) && j > i) d = f32(std::exp(static_cast<double>(G_[i]) - static_cast<double>(G_[j]))) * T(0);
+          if (is("score_mask_by_gate_order"_f) && j > i && G_[i] <= G_[j]) d = std::exp(G_[i] - G_[j]);
+          if (is("score_mask_one_late"_f) && j == i + 1) d = 1;
+          if (is("score_mask_by_block"_f) && j > i && j / 16 == i / 16) d = 1;
+          if (is("score_far_block_skipped"_f) && i / 16 == 3 && j / 16 == 0) d = 0;
+          if (is("score_window"_f) && i - j > static_cast<std::int64_t>(p_)) d = 0;
+          T s = P[i * N + j] * d;
+          if (is("scores_in_bf16"_f)) s = narrow_to(s, Format::bf16);
+          if (is("scores_truncated"_f)) s = static_cast<T>(truncate(static_cast<double>(s), Format::bf16));
+          P[i * N + j] = low(s);
+        }
+      inter.assign(static_cast<std::size_t>(V), T(0));
+      const std::vector<T>& Sold = is("output_reads_new_state"_f) ? S_ : Sread;
+      for (std::int64_t i = 0; i < m; ++i) {
+        std::fill(inter.begin(), inter.end(), T(0));
+        for (std::int64_t c = 0; c < K; ++c) axpy(V, q[i * K + c], &Sold[c * V], inter.data());
+        T decay = ein_[i];
+        if (is("carried_read_not_decayed"_f)) decay = 1;
+        if (is("carried_read_decayed_one_row_less"_f)) decay = i ? ein_[i - 1] : T(1);
+        if (is("carried_read_left_out"_f)) decay = 0;
+        if (is("carried_read_underflow_skipped"_f) && decay < static_cast<T>(p_)) decay = 0;
+        T* o = &o_[(c0 + i) * V];
+        for (std::int64_t j = 0; j < V; ++j) o[j] = decay * inter[j];
+        const std::int64_t columns = full ? m : i + 1;
+        for (std::int64_t j = 0; j < columns; ++j) axpy(V, P[i * N + j], &Vo[j * V], o);
+        if (is("local_term_twice_in_full_chunk"_f) && n == N)
+          for (std::int64_t j = 0; j < columns; ++j) axpy(V, P[i * N + j], &Vo[j * V], o);
+        if (is("single_row_tail_skips_local"_f) && n == 1)
+          for (std::int64_t j = 0; j < V; ++j) o[j] = decay * inter[j];
+        for (std::int64_t j = 0; j < V; ++j) o[j] *= scale_;
+      }
+    }
+  }
+
+  // S' = e^G_C S + sum_r k_r (e^(G_C-G_r) Vn_r)^T
+  void update(std::int64_t c0, std::int64_t n, std::int64_t m, const T* k, const T* v, const T* b, const std::vector<T>& U,
+              const std::vector<T>& Vn, std::vector<T>& Vs) {
+    const std::int64_t K = K_, V = V_;
+    const bool last = c0 + n >= len_;
+    if (is("final_state_before_tail"_f) && last && n < N) return;
+    Vs = is("update_from_uncorrected"_f) ? U : Vn;
+    for (std::int64_t j = 0; j < m; ++j)
+      for (std::int64_t c = 0; c < V; ++c) Vs[j * V + c] = low(eout_[j] * Vs[j * V + c]);
+    if (is("history_dropped_when_faded"_f) && etot_ < static_cast<T>(p_)) std::fill(S_.begin(), S_.end(), T(0));
+    if (is("chunk_end_row_by_lane"_f) && n > 8) {
+      // The factor of the carried state taken from row n-1-2*(lane%4) instead of the last row.
+      for (std::int64_t r = 0; r < K; ++r)
+        for (std::int64_t c = 0; c < V; ++c) S_[r * V + c] *= ein_[n - 1 - 2 * (c % 4)];
+    } else if (etot_ != T(1)) {
+      for (T& s : S_) s *= etot_;
+    }
+    std::int64_t from = 0, to = m;
+    if (is("update_last_row_left_out"_f)) to = m - 1;
+    if (is("update_first_row_left_out"_f)) from = 1;
+    for (std::int64_t j = from; j < to; ++j)
+      for (std::int64_t c = 0; c < K; ++c) axpy(V, k[j * K + c], &Vs[j * V], &S_[c * V]);
+    if (is("tail_keys_not_zeroed"_f))
+      for (std::int64_t j = n; j < N; ++j)
+        for (std::int64_t c = 0; c < K; ++c) axpy(V, k[j * K + c] * b[j], &v[j * V], &S_[c * V]);
+  }
+
+  // ---- results -----------------------------------------------------------------------------------------------------
+  void put_o(std::int64_t i, T value) {
+    if (i < 0 || i >= static_cast<std::int64_t>(x_.o.size())) return;
+    x_.o[static_cast<std::size_t>(i)] = static_cast<double>(value);
+    x_.o_written[static_cast<std::size_t>(i)] = 1;
+  }
+  void put_ht(std::int64_t i, T value) {
+    if (i < 0 || i >= static_cast<std::int64_t>(x_.ht.size())) return;
+    x_.ht[static_cast<std::size_t>(i)] = static_cast<double>(value);
+    x_.ht_written[static_cast<std::size_t>(i)] = 1;
+  }
+
+  void finish(std::int64_t n, std::int64_t hv) {
+    const Format io = x_.io == DType::bf16 ? Format::bf16 : x_.io == DType::f16 ? Format::fp16 : Format::fp32;
+    for (std::int64_t t = 0; t < len_; ++t) {
+      const std::int64_t row = first_ + t;
+      for (std::int64_t c = 0; c < V_; ++c) {
+        T o = o_[t * V_ + c];
+        if (is("output_truncated"_f)) o = static_cast<T>(truncate(static_cast<double>(o), io));
+        if (is("output_through_fp16"_f)) o = narrow_to(o, Format::fp16);
+        if (is("output_through_bf16"_f)) o = narrow_to(o, Format::bf16);
+        if (is("value_tile_of_key_dim"_f) && c >= std::max<std::int64_t>(1, x_.V / x_.K) * x_.K) continue;
+        if (is("value_tail_not_stored"_f) && x_.V > 16 && c >= x_.V / 16 * 16) continue;
+        std::int64_t i = (row * x_.HV + hv) * x_.V + c;
+        if (is("output_stride_of_key_heads"_f)) i = (row * x_.H + hv) * x_.V + c;
+        if (is("output_head_before_token"_f)) i = (hv * x_.rows + row) * x_.V + c;
+        if (is("output_one_row_late"_f) && t > 0 && t % kChunk == 0) i -= x_.HV * x_.V;
+        put_o(i, o);
+      }
+    }
+    std::vector<T>& S = S_;
+    const std::int64_t plane = x_.K * x_.V;
+    for (std::int64_t r = 0; r < std::min(K_, x_.K); ++r)
+      for (std::int64_t c = 0; c < V_; ++c) memory_.state[(n * x_.HV + hv) * plane + r * V_ + c] = static_cast<double>(S[r * V_ + c]);
+    if (!x_.want_ht) return;
+    if (is("empty_sequence_state_unwritten"_f) && len_ == 0) return;
+    if (is("only_last_state_stored"_f) && n + 1 < x_.N) return;
+    std::int64_t target = n;
+    if (is("final_state_one_slot_late"_f) && x_.N > 1) target = (n + 1) % x_.N;
+    if (is("final_state_slots_by_nonempty"_f)) {
+      if (len_ == 0) return;
+      target = 0;
+      for (std::int64_t s = 0; s < n; ++s) target += cu_[s + 1] > cu_[s];
+    }
+    for (std::int64_t r = 0; r < x_.K; ++r)
+      for (std::int64_t c = 0; c < x_.V; ++c) {
+        T s = r < K_ ? S[r * V_ + c] : T(0);
+        if (is("empty_sequence_state_zero"_f) && len_ == 0) s = 0;
+        if (is("initial_state_not_in_final"_f) && !late_.empty()) {
+          T decay = 1;
+          for (std::int64_t t = 0; t < len_; ++t) decay *= std::exp(g_[t]);
+          s -= decay * late_[r * V_ + c];
+        }
+        if (is("final_state_in_bf16"_f)) s = narrow_to(s, Format::bf16);
+        if (is("final_state_scaled"_f)) s *= scale_;
+        if (is("final_state_decayed_once_more"_f) && len_ > 0) s *= std::exp(g_[len_ - 1]);
+        if (is("final_state_tile_stale"_f) && x_.V > 64 && c >= 64) continue;
+        const bool turned = is("final_state_transposed"_f) || is("state_transposed_in_and_out"_f);
+        std::int64_t base = (target * x_.HV + hv) * plane;
+        if (is("final_state_head_stride_square"_f)) base = (target * x_.HV + hv) * x_.K * x_.K;
+        if (is("final_state_heads_exchanged"_f)) base = (target * x_.HV + (hv ^ 1) % x_.HV) * plane;
+        put_ht(base + (turned ? c * x_.K + r : r * x_.V + c), s);
+      }
+  }
+
+  void whole_call_faults() {
+    const std::int64_t written = cu_.back() * x_.HV * x_.V;      // elements of o up to the last real token
+    if (written > 0) {
+      const auto last = static_cast<std::size_t>(written - 1);
+      if (is("one_element_wrong"_f)) x_.o[last] *= 1 + p_;
+      if (is("one_element_nan"_f)) x_.o[last] = std::numeric_limits<double>::quiet_NaN();
+      if (is("one_element_unwritten"_f)) x_.o_written[last] = 0;
+      if (is("one_lane_duplicated"_f) && x_.V > 1) x_.o[last] = x_.o[last - 1];
+      if (is("repeat_differs"_f) && memory_.calls % 2 == 1) {
+        const DType t = x_.io;
+        const double unit = t == DType::f32 ? 0x1p-23 : t == DType::f16 ? 0x1p-10 : 0x1p-7;
+        x_.o[last] = x_.o[last] == 0 ? unit : x_.o[last] * (1 + unit);
+      }
+      if (is("writes_past_the_end"_f)) x_.overrun = 1;
+    }
+    if (is("outputs_unwritten_at_first_launch"_f) && memory_.calls == 0) std::fill(x_.o_written.begin(), x_.o_written.end(), 0);
+    if (is("output_added_to_buffer"_f)) std::fill(x_.o.begin(), x_.o.end(), std::numeric_limits<double>::quiet_NaN());
+    if (is("query_scaled_in_place"_f)) {
+      for (float& e : x_.q) e *= static_cast<float>(x_.scale);
+      x_.input_changed = true;
+    }
+  }
+
+  const int f_;
+  const double p_;
+  const Form form_;
+  View& x_;
+  Memory& memory_;
+  std::vector<std::int64_t> cu_;
+  std::int64_t ratio_ = 1, K_ = 1, V_ = 1, first_ = 0, head_ = 0, len_ = 0, extra_ = 0;
+  T scale_ = 1, etot_ = 1;
+  std::vector<T> q_, k_, v_, g_, b_, S_, Z_, late_, o_;
+  std::vector<T> E_, G_, D_, ein_, eout_, L_, M_;
+};
+
+}  // namespace
+
+const std::vector<Fault>& table() {
+  static const std::vector<Fault> all(std::begin(kTable), std::end(kTable));
+  return all;
+}
+
+void execute(int fault, Form form, Scalar scalar, View& x, Memory& memory) {
+  switch (scalar) {
+    case Scalar::fp64: Body<double, false>(fault, form, x, memory).run(); break;
+    case Scalar::fp32: Body<float, false>(fault, form, x, memory).run(); break;
+    case Scalar::bf16: Body<float, true>(fault, form, x, memory).run(); break;
+  }
+}
+
+}  // namespace gdn::faulty

@@ -1,0 +1,44 @@
+// One call of a kernel as the fault bank's body sees it: packed tensors in fp32, outputs in double beside a mask of
+// what was written. Between body.cpp (the algorithm and its faults) and faults.cpp (C ABI and plain functions).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "kernels/faulty/faults.h"
+#include "reference/tensor.h"
+
+namespace gdn::faulty {
+
+struct View {
+  std::int64_t N = 1, rows = 0, H = 1, HV = 1, K = 1, V = 1;
+  double scale = 1;
+  DType io = DType::f32, state = DType::f32;       // of o, of ht
+  bool want_ht = true;
+  std::vector<std::int64_t> cu;                    // [N+1]
+  std::vector<float> q, k, v, g, beta;             // g, beta may be empty: 0, 1
+  std::vector<double> h0;                          // empty: zero state
+  std::vector<double> o, ht;                       // [rows,HV,V], [N,HV,K,V]
+  std::vector<std::uint8_t> o_written, ht_written;
+  bool input_changed = false;                      // q holds changed values that the kernel left in the caller's buffer
+  std::int64_t overrun = 0;                        // elements written past the end of o
+};
+
+// What a plan keeps from call to call.
+struct Memory {
+  std::int64_t calls = 0;
+  std::vector<double> state;                       // last state of every head and sequence
+  std::vector<std::int64_t> cu;
+  std::vector<float> beta;
+  double scale = 0;
+};
+
+inline constexpr std::int64_t kChunk = 64;
+
+enum class Scalar : std::uint8_t { fp64, fp32, bf16 };
+
+// fault: index into the table, -1 for the twin. Throws std::runtime_error where the fault makes the kernel fail.
+void execute(int fault, Form form, Scalar scalar, View& x, Memory& memory);
+
+const std::vector<Fault>& table();
+
+}  // namespace gdn::faulty

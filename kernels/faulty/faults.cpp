@@ -1,0 +1,340 @@
+// The fault bank as kernels of the C ABI, and as plain functions in double; see faults.h. Faults live in body.cpp.
+#include "kernels/faulty/faults.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "kernels/faulty/body.h"
+#include "kernels/schedule.h"
+#include "reference/format.h"
+
+namespace gdn {
+namespace {
+
+using faulty::Memory;
+using faulty::Scalar;
+using faulty::View;
+
+constexpr Fault kNone{"none", "", 3, 0, "the algorithm without a fault", "the twin that must pass where a fault is caught"};
+constexpr int kVariants = 4;                       // recurrent fp32, bf16; chunk fp32, bf16
+constexpr const char* kVariantNames[kVariants] = {"recurrent-fp32", "recurrent-bf16", "chunk-fp32", "chunk-bf16"};
+constexpr const char* kContracts[kVariants] = {"fp32-recurrent", "bf16-recurrent", "fp32-chunk;solve=block_inverse;block=64", "bf16-chunk;block=64"};
+constexpr int kSlots = 1200;                       // room for 300 faults
+
+int index_of(const Fault& f) {
+  const auto& bank = faulty::table();
+  for (std::size_t i = 0; i < bank.size(); ++i)
+    if (std::strcmp(bank[i].name, f.name) == 0) return static_cast<int>(i);
+  return -1;
+}
+
+void check_rule(Rule r) {
+  if (r != Rule::gated_delta && r != Rule::delta)
+    throw std::invalid_argument(std::string("the fault bank knows no rule '") + name(r) + "'");
+}
+
+// ---- C ABI -----------------------------------------------------------------------------------------------------------
+
+DType dtype_of(const gdn_dltensor& t) {
+  switch (t.dtype.code) {
+    case GDN_CODE_BFLOAT: return DType::bf16;
+    case GDN_CODE_FLOAT: return t.dtype.bits == 64 ? DType::f64 : t.dtype.bits == 16 ? DType::f16 : DType::f32;
+    case GDN_CODE_FLOAT8_E4M3FN: return DType::e4m3;
+    case GDN_CODE_FLOAT8_E5M2: return DType::e5m2;
+    default: return t.dtype.bits == 64 ? DType::i64 : DType::i32;
+  }
+}
+Format format_of(DType t) {
+  constexpr Format formats[] = {Format::fp64, Format::fp32, Format::fp16, Format::bf16, Format::fp8_e4m3, Format::fp8_e5m2};
+  return formats[static_cast<int>(t)];
+}
+
+// Bytes of element i, in row-major order of the shape.
+std::byte* address(const gdn_dltensor& t, std::int64_t i, std::size_t width) {
+  std::int64_t offset = 0;
+  for (int d = t.ndim - 1; d >= 0; --d) {
+    offset += i % t.shape[d] * t.strides[d];
+    i /= t.shape[d];
+  }
+  return static_cast<std::byte*>(t.data) + t.byte_offset + static_cast<std::size_t>(offset) * width;
+}
+std::int64_t elements(const gdn_dltensor& t) {
+  std::int64_t n = 1;
+  for (int d = 0; d < t.ndim; ++d) n *= t.shape[d];
+  return n;
+}
+
+template <class E>
+std::vector<E> read(const gdn_tensor* t) {
+  if (!t) return {};
+  const DType type = dtype_of(t->t);
+  const std::size_t width = size_of(type);
+  std::vector<E> out(static_cast<std::size_t>(elements(t->t)));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::byte* at = address(t->t, static_cast<std::int64_t>(i), width);
+    if (type == DType::f32) {
+      float x;
+      std::memcpy(&x, at, 4);
+      out[i] = static_cast<E>(x);
+    } else {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, at, width);
+      if (type == DType::i64) out[i] = static_cast<E>(static_cast<std::int64_t>(bits));
+      else if (type == DType::i32) out[i] = static_cast<E>(static_cast<std::int32_t>(bits));
+      else if (type == DType::bf16) out[i] = static_cast<E>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
+      else out[i] = static_cast<E>(decode(bits, format_of(type)));
+    }
+  }
+  return out;
+}
+
+void put(const gdn_dltensor& t, std::int64_t i, double x) {
+  const DType type = dtype_of(t);
+  const std::size_t width = size_of(type);
+  const std::uint64_t bits = type == DType::f32 ? std::bit_cast<std::uint32_t>(static_cast<float>(x)) : encode(x, format_of(type));
+  std::memcpy(address(t, i, width), &bits, width);
+}
+
+struct Plan {
+  int slot, fault;
+  Form form;
+  Scalar scalar;
+};
+
+// What faulty kernels keep from call to call, outside their plans, as wrappers with caches do.
+std::map<int, Memory>& memories() {
+  thread_local std::map<int, Memory> all;
+  return all;
+}
+
+int say(char* message, std::size_t size, const char* text, int code) {
+  if (message && size) std::snprintf(message, size, "%s", text);
+  return code;
+}
+
+int create_variant(int slot, const gdn_problem* problem, void** plan, char* message, std::size_t size) {
+  if (problem->operation != GDN_PREFILL) return say(message, size, "only prefill", GDN_NOT_SUPPORTED);
+  if (problem->rule != GDN_RULE_GATED_DELTA && problem->rule != GDN_RULE_DELTA) return say(message, size, "only the gated delta rule", GDN_NOT_SUPPORTED);
+  const int variant = slot % kVariants;
+  *plan = new Plan{slot, slot / kVariants - 1, variant < 2 ? Form::recurrent : Form::chunkwise,
+                   variant % 2 ? Scalar::bf16 : Scalar::fp32};
+  return GDN_OK;
+}
+
+int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) {
+  Plan& p = *static_cast<Plan*>(plan);
+  const gdn_problem& problem = *call->problem;
+  const gdn_tensor *q = gdn_find(call, GDN_Q), *o = gdn_find(call, GDN_O), *ht = gdn_find(call, GDN_HT), *cu = gdn_find(call, GDN_CU_SEQLENS);
+  if (!q || !o || !cu) return say(message, size, "q, o and cu_seqlens are needed", GDN_ERROR);
+  View x;
+  x.N = problem.N;
+  x.rows = q->t.shape[0];
+  x.H = problem.H;
+  x.HV = problem.HV;
+  x.K = problem.K;
+  x.V = problem.V;
+  x.scale = problem.scale;
+  x.io = dtype_of(o->t);
+  x.want_ht = ht != nullptr;
+  if (ht) x.state = dtype_of(ht->t);
+  x.cu = read<std::int64_t>(cu);
+  x.q = read<float>(q);
+  x.k = read<float>(gdn_find(call, GDN_K));
+  x.v = read<float>(gdn_find(call, GDN_V));
+  x.g = read<float>(gdn_find(call, GDN_G));
+  x.beta = read<float>(gdn_find(call, GDN_BETA));
+  x.h0 = read<double>(gdn_find(call, GDN_H0));
+  x.o.assign(static_cast<std::size_t>(elements(o->t)), 0.0);
+  x.o_written.assign(x.o.size(), 0);
+  if (ht) {
+    x.ht.assign(static_cast<std::size_t>(elements(ht->t)), 0.0);
+    x.ht_written.assign(x.ht.size(), 0);
+  }
+  try {
+    faulty::execute(p.fault, p.form, p.scalar, x, memories()[p.slot]);
+  } catch (const std::exception& e) {
+    return say(message, size, e.what(), GDN_ERROR);
+  }
+  for (std::size_t i = 0; i < x.o.size(); ++i)
+    if (x.o_written[i]) put(o->t, static_cast<std::int64_t>(i), x.o[i]);
+  for (std::size_t i = 0; i < x.ht.size(); ++i)
+    if (x.ht_written[i]) put(ht->t, static_cast<std::int64_t>(i), x.ht[i]);
+  if (x.input_changed)
+    for (std::size_t i = 0; i < x.q.size(); ++i) put(q->t, static_cast<std::int64_t>(i), static_cast<double>(x.q[i]));
+  if (x.overrun) {
+    const std::size_t width = size_of(x.io);
+    std::memset(static_cast<std::byte*>(o->t.data) + o->t.byte_offset + x.o.size() * width, 0, static_cast<std::size_t>(x.overrun) * width);
+  }
+  return GDN_OK;
+}
+
+void destroy_plan(void* plan) { delete static_cast<Plan*>(plan); }
+
+// create() knows only its own address, so every variant of every fault has one.
+template <int slot>
+int create_slot(const gdn_problem* problem, void** plan, char* message, std::size_t size) {
+  return create_variant(slot, problem, plan, message, size);
+}
+using Create = int (*)(const gdn_problem*, void**, char*, std::size_t);
+template <int... slots>
+constexpr std::array<Create, sizeof...(slots)> creators(std::integer_sequence<int, slots...>) {
+  return {&create_slot<slots>...};
+}
+
+struct Objects {
+  std::map<std::string, gdn_kernel, std::less<>> kernels;
+  std::map<std::string, std::array<std::string, 2>, std::less<>> texts;
+
+  Objects() {
+    static constexpr auto create = creators(std::make_integer_sequence<int, kSlots>{});
+    add(kNone, 0, create.data());
+    const auto& bank = faulty::table();
+    if ((bank.size() + 1) * kVariants > kSlots) throw std::logic_error("kSlots is too small for the fault bank");
+    for (std::size_t i = 0; i < bank.size(); ++i) add(bank[i], (static_cast<int>(i) + 1) * kVariants, create.data());
+  }
+  void add(const Fault& f, int slot, const Create* create) {
+    for (int variant = 0; variant < kVariants; ++variant) {
+      if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
+      const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
+      auto& text = texts[name];
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + ";ops=prefill;rules=gated_delta,delta;state=fp32;varlen;h0;ht;noht;empty;beta_max=2"};
+      gdn_kernel k{};
+      k.abi_version = GDN_ABI_VERSION;
+      k.device = GDN_DEVICE_CPU;
+      k.struct_size = sizeof k;
+      k.name = text[0].c_str();
+      k.description = f.mechanism;
+      k.version = "1";
+      k.convention = "";
+      k.contract = kContracts[variant];
+      k.capabilities = text[1].c_str();
+      k.properties = "deterministic;shape_invariant;symmetric;masks_select";
+      k.create = create[slot + variant];
+      k.run = run_plan;
+      k.destroy = destroy_plan;
+      kernels.emplace(name, k);
+    }
+  }
+};
+const Objects& objects() {
+  static const Objects all;
+  return all;
+}
+
+// ---- plain functions in double ---------------------------------------------------------------------------------------
+
+Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memory) {
+  const Problem& p = run.problem;
+  View x;
+  x.N = p.sequences();
+  x.H = p.heads;
+  x.HV = p.value_heads;
+  x.K = p.key_dim;
+  x.V = p.value_dim;
+  x.rows = p.tokens() + p.padding;
+  x.scale = p.effective_scale();
+  x.io = p.io;
+  x.state = p.state;
+  x.want_ht = p.final_state;
+  x.cu = p.offsets();
+  auto get = [&]<class E>(const char* name, std::vector<E>& to) {
+    const auto t = run.inputs.find(name);
+    if (t == run.inputs.end()) return;
+    to.resize(static_cast<std::size_t>(t->second.size()));
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<E>(t->second.at(static_cast<std::int64_t>(i)));
+  };
+  get("q", x.q);
+  get("k", x.k);
+  get("v", x.v);
+  get("g", x.g);
+  get("beta", x.beta);
+  if (p.initial_state) get("h0", x.h0);
+  x.o.assign(static_cast<std::size_t>(x.rows * x.HV * x.V), 0.0);
+  x.o_written.assign(x.o.size(), 0);
+  if (x.want_ht) {
+    x.ht.assign(static_cast<std::size_t>(x.N * x.HV * x.K * x.V), 0.0);
+    x.ht_written.assign(x.ht.size(), 0);
+  }
+  Execution e;
+  try {
+    faulty::execute(index_of(f), form, Scalar::fp64, x, memory);
+  } catch (const std::runtime_error& error) {
+    std::fill(x.o_written.begin(), x.o_written.end(), 0);
+    std::fill(x.ht_written.begin(), x.ht_written.end(), 0);
+    e.message = error.what();
+  }
+  auto give = [&](const char* name, std::vector<std::int64_t> shape, const std::vector<double>& values, const std::vector<std::uint8_t>& written) {
+    Tensor t(DType::f64, std::move(shape));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      t.set(static_cast<std::int64_t>(i), written[i] ? values[i] : std::numeric_limits<double>::quiet_NaN());
+    e.outputs.emplace(name, std::move(t));
+  };
+  give("o", {x.rows, x.HV, x.V}, x.o, x.o_written);
+  if (x.want_ht) give("ht", {x.N, x.HV, x.K, x.V}, x.ht, x.ht_written);
+  return e;
+}
+
+}  // namespace
+
+const std::vector<Fault>& fault_bank() { return faulty::table(); }
+
+const Fault* find_fault(std::string_view name) {
+  if (name == kNone.name) return &kNone;
+  for (const Fault& f : faulty::table())
+    if (name == f.name) return &f;
+  return nullptr;
+}
+
+const gdn_kernel* faulty_kernel(const Fault& fault, Form form, FaultScalar scalar) {
+  const int variant = (form == Form::recurrent ? 0 : 2) + (scalar == FaultScalar::bf16 ? 1 : 0);
+  return find_faulty_kernel(std::string("faulty/") + fault.name + "/" + kVariantNames[variant]);
+}
+
+const gdn_kernel* find_faulty_kernel(std::string_view name) {
+  const auto found = objects().kernels.find(name);
+  return found == objects().kernels.end() ? nullptr : &found->second;
+}
+
+void forget_calls() { memories().clear(); }
+
+TensorSet run_fault(const Fault& fault, Form form, const Run& run) {
+  check_rule(run.problem.rule);
+  Memory memory;
+  return run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }).outputs;
+}
+
+HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in) {
+  check_rule(in.rule);
+  View x;
+  x.rows = in.T;
+  x.K = in.K;
+  x.V = in.V;
+  x.scale = in.scale;
+  x.cu = {0, in.T};
+  x.q = in.q;
+  x.k = in.k;
+  x.v = in.v;
+  x.g = in.g;
+  x.beta = in.beta;
+  x.h0.assign(in.h0.begin(), in.h0.end());
+  x.o.assign(static_cast<std::size_t>(in.T * in.V), 0.0);
+  x.ht.assign(static_cast<std::size_t>(in.K * in.V), 0.0);
+  x.o_written.assign(x.o.size(), 0);
+  x.ht_written.assign(x.ht.size(), 0);
+  Memory memory;
+  faulty::execute(index_of(fault), form, Scalar::fp64, x, memory);
+  for (std::size_t i = 0; i < x.o.size(); ++i)
+    if (!x.o_written[i]) x.o[i] = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 0; i < x.ht.size(); ++i)
+    if (!x.ht_written[i]) x.ht[i] = std::numeric_limits<double>::quiet_NaN();
+  return {std::move(x.o), std::move(x.ht)};
+}
+
+}  // namespace gdn

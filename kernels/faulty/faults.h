@@ -1,0 +1,46 @@
+// The fault bank: the algorithm with one deliberate, named, one-place deviation each, standing for a kind of slip
+// that real kernels have shipped with. The suite's own power is measured on it, and failing results are compared
+// with it. The unmutated twin ("none") is a conformant kernel in every form and scalar.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/gdn_kernel.h"
+#include "reference/contract.h"
+#include "reference/head.h"
+
+namespace gdn {
+
+enum class FaultScalar : std::uint8_t { fp32, bf16 };   // bf16: operands of the chunk form rounded to bf16; o in 16 bits
+
+struct Fault {
+  const char* name;
+  const char* kind;                                // slug, suites/kinds.h
+  unsigned forms;                                  // bit 1 << Form of the forms it exists in
+  double parameter;                                // the smallest magnitude seen in the field; 0 where there is none
+  const char* mechanism;                           // one sentence
+  const char* origin;
+  bool has(Form f) const { return forms >> static_cast<unsigned>(f) & 1u; }
+};
+
+const std::vector<Fault>& fault_bank();            // in the order of the table; "none" is not in it
+const Fault* find_fault(std::string_view name);    // nullptr when unknown; "none" is the twin
+
+// Kernel objects "faulty/<fault>/<form>-<scalar>", form recurrent or chunk, scalar fp32 or bf16.
+// nullptr where the fault does not exist in that form.
+const gdn_kernel* faulty_kernel(const Fault& fault, Form form, FaultScalar scalar);
+const gdn_kernel* find_faulty_kernel(std::string_view name);
+// Some faults remember earlier calls (stale workspaces, cached arguments), per thread: this makes them forget.
+void forget_calls();
+
+// The fault in double precision: no rounding but the fault's own, so that (this - exact) is the fault's delta.
+// Output tensors "o" [T,HV,V] and "ht" [N,HV,K,V] in fp64; elements the fault leaves unwritten are NaN.
+// Carries out Problem::split. Throws std::invalid_argument for rules other than gated_delta and delta.
+TensorSet run_fault(const Fault& fault, Form form, const Run& run);
+// The same for one head; faults between sequences or heads show nothing here.
+HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in);
+
+}  // namespace gdn
