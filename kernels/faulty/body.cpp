@@ -219,6 +219,49 @@ constexpr Fault kTable[] = {
     {"gates_head_before_token", "layout-transposed", RC, 0, "gates are read as [HV,T]", "public kernels with the head before the token"},
     {"output_head_before_token", "layout-transposed", RC, 0, "outputs are written as [HV,T,V]", "public kernels with the head before the token"},
     {"output_one_row_late", "element-wrong", RC, 64, "the first row of every later chunk is stored over the row before it", "public reports of store offsets off by one"},
+    // --- more places where these slips could sit ---
+    {"reset_erases_own_write", "gate-reset-lost", RC, 0, "a token that resets the memory loses its own write as well", "resets applied to the state after the update"},
+    {"very_negative_gate_ignored", "gate-reset-lost", RC, -80, "gates below a threshold are taken as fill values and not applied", "sanitised inputs"},
+    {"unwritten_token_not_decayed", "gate-ignored", RC, 0, "a token with beta = 0 is skipped whole, with its decay", "padding that is marked by values instead of by lengths"},
+    {"gate_scan_without_carry", "gate-ignored", C, 32, "gate sums of the second half of a chunk leave out the first half", "scans over lanes whose carry is not added"},
+    {"second_key_tile_not_decayed", "gate-ignored", RC, 64, "state rows past the first 64 key channels do not decay", "a factor applied to the first tile only"},
+    {"output_decayed_again", "double-decay", R, 0, "outputs are decayed once more by their token's gate", "public reports of a factor applied in two places"},
+    {"gate_and_beta_exchanged", "gate-domain-mixed", RC, 0, "gate and beta are exchanged", "public interfaces with another argument order"},
+    {"beta_of_first_half", "beta-shifted", C, 32, "rows of a chunk's second half use beta of the first half", "indices by lane instead of by row"},
+    {"scale_on_key", "scale-wrong", RC, 0, "the scale multiplies k instead of q", "a scale applied to the wrong operand"},
+    {"scale_one_taken_as_default", "scale-wrong", RC, 0, "a scale of 1 is taken as not given", "public interfaces with a default scale"},
+    {"zero_key_gives_nan", "nan-in-output", RC, 0, "a key of length 0 is divided by its length", "public reports of normalisation without an epsilon"},
+    {"state_clamped", "saturation-wrong", RC, 65504, "state elements are limited to the range of fp16", "guards against overflow"},
+    {"state_rounded_every_step", "state-rounded-too-often", RC, 0, "a 16-bit state is rounded per token or chunk instead of at the end of the call", "public reports of the rounding cadence of 16-bit states"},
+    {"read_accumulated_in_fp16", "accumulator-narrowed", RC, 0, "sums of products for the output are accumulated in fp16", "matrix units with 16-bit accumulators"},
+    {"values_scaled_by_row_peak", "nan-spreads", RC, 0, "values are scaled by the row's peak and back, so that one NaN reaches every channel", "quantised operands"},
+    {"tail_masked_by_multiplication", "nan-spreads", C, 0, "rows behind a ragged tail are multiplied by 0 instead of left out, so that a NaN there passes", "public reports of masks by multiplication"},
+    {"values_scaled_by_chunk_peak", "future-leaks", C, 0, "values of a chunk are quantised to 16 bits of their common peak, so that later tokens change earlier outputs", "quantised operands"},
+    {"chunk_starts_before_sequence", "chunks-cross-sequences", C, 64, "a sequence's first chunk starts at the packed buffer's chunk border, in the sequence before", "public reports of chunks cut from the packed buffer"},
+    {"summation_order_by_batch", "batch-dependent", RC, 0, "sums over key channels run in another order when there are several sequences", "kernels chosen by batch size"},
+    {"initial_state_only_at_first_call", "state-handoff-broken", RC, 0, "later calls of a plan do not read their initial state", "states taken from a cache after the first call"},
+    {"final_state_kept_from_first_call", "state-handoff-broken", RC, 0, "later calls of a plan return the first call's final state", "public reports of caches not written back"},
+    {"initial_state_first_tile_only", "initial-state-ignored", RC, 64, "value channels past the first 64 start from zero", "public reports of tiles not covered by a load"},
+    {"initial_state_needs_final_state", "initial-state-ignored", RC, 0, "the initial state is read only when a final state is wanted", "two options coupled by one flag"},
+    {"final_state_needs_initial_state", "final-state-unwritten", RC, 0, "the final state is written only when there is an initial state", "two options coupled by one flag"},
+    {"initial_state_added_every_chunk", "initial-state-decay-wrong", C, 0, "the initial state is added again at every chunk", "public reports of a base pointer not advanced"},
+    {"state_leaks_into_next_head", "state-shared-between-heads", RC, 0, "a head starts from what the head before it left", "state in registers that is not cleared between heads"},
+    {"initial_state_head_before_sequence", "layout-transposed", RC, 0, "initial states are read as [HV,N,K,V]", "public pools with the head before the sequence"},
+    {"final_state_head_before_sequence", "layout-transposed", RC, 0, "final states are written as [HV,N,K,V]", "public pools with the head before the sequence"},
+    {"values_channel_before_head", "layout-transposed", RC, 0, "values are read as [T,V,HV]", "public projections that interleave heads"},
+    {"keys_head_before_token", "layout-transposed", RC, 0, "keys are read as [H,T,K]", "public kernels with the head before the token"},
+    {"key_rows_aligned_down", "layout-stride-ignored", RC, 8, "rows of keys are read from the next lower multiple of 8 elements", "vector loads that need aligned rows"},
+    {"query_head_clamped", "head-map-wrong", RC, 0, "queries are taken by value head, keys by key head", "public reports of one of two head maps missing"},
+    {"gate_of_neighbour_head", "head-map-wrong", RC, 0, "gates of a neighbouring head are used", "pairs of heads in one block"},
+    {"only_first_heads_launched", "output-unwritten", RC, 16, "value heads past the sixteenth are not processed", "launch grids of a fixed size"},
+    {"position_wraps", "offset-overflow", RC, 1024, "token positions wrap, so that later tokens read the first ones again", "index types that are too short"},
+    {"odd_last_token_skipped", "tail-tokens-dropped", R, 2, "tokens are processed in pairs and an odd last one is skipped", "unrolled loops without a remainder"},
+    {"one_token_sequence_unscaled", "one-token-sequence-mishandled", RC, 0, "sequences of one token take a path without the scale", "separate paths for single tokens"},
+    {"one_token_sequence_not_decayed", "one-token-sequence-mishandled", RC, 0, "sequences of one token do not decay their initial state", "separate paths for single tokens"},
+    {"correction_across_blocks_dropped", "inverse-wrong", C, 16, "L leaves out pairs of neighbours in different blocks of 16 rows", "block loops whose borders do not meet"},
+    {"update_with_previous_keys", "state-stale-at-chunk-border", C, 0, "from the second chunk on the update uses the keys of the chunk before", "public reports of double buffers read from the wrong half"},
+    {"output_from_first_key_tile", "key-channels-dropped", RC, 64, "outputs read only the first 64 key channels of the state", "public reports of partial sums stored too early"},
+    {"correction_from_first_key_tile", "key-channels-dropped", RC, 64, "corrections read only the first 64 key channels of the state", "public reports of partial sums stored too early"},
     // --- memory and order ---
     {"one_element_wrong", "element-wrong", RC, 0x1p-4, "one output element is off by a sixteenth", "races and bad lanes"},
     {"one_lane_duplicated", "element-wrong", RC, 0, "one output element holds its neighbour's value", "races and bad lanes"},
@@ -285,8 +328,9 @@ class Body {
     memory_.state.assign(static_cast<std::size_t>(x_.N * x_.HV * x_.K * x_.V), 0.0);
 
     for (std::int64_t hv = 0; hv < x_.HV; ++hv) {
+      if (is("only_first_heads_launched"_f) && hv >= static_cast<std::int64_t>(p_)) continue;
       if (is("odd_last_head_skipped"_f) && x_.HV > 1 && x_.HV % 2 == 1 && hv == x_.HV - 1) continue;
-      S_.assign(static_cast<std::size_t>(K_ * V_), T(0));
+      if (!is("state_leaks_into_next_head"_f) || hv == 0) S_.assign(static_cast<std::size_t>(K_ * V_), T(0));
       for (std::int64_t n = 0; n < x_.N; ++n) {
         if (is("only_first_sequences_launched"_f) && n >= static_cast<std::int64_t>(p_)) continue;
         load(n, hv);
@@ -296,6 +340,7 @@ class Body {
       }
     }
     whole_call_faults();
+    if (memory_.calls == 0) memory_.first = x_.ht;
     ++memory_.calls;
   }
 
@@ -324,7 +369,14 @@ class Body {
     if (is("length_of_first_sequence"_f)) last = std::min(last, first_ + (cu_[1] - cu_[0]));
     len_ = std::max<std::int64_t>(0, last - first_);
     if (is("tail_chunk_dropped"_f) && len_ > kChunk) len_ = len_ / kChunk * kChunk;
+    if (is("odd_last_token_skipped"_f)) len_ = len_ / 2 * 2;
     std::int64_t from = first_;
+    lead_ = 0;
+    if (is("chunk_starts_before_sequence"_f)) {
+      from = first_ / kChunk * kChunk;
+      lead_ = first_ - from;
+      if (len_ > 0) len_ += lead_;
+    }
     if (is("sequence_start_aligned_down"_f)) from = first_ / 8 * 8;
     extra_ = kChunk;                               // rows behind the sequence as memory holds them: for faulty tails
 
@@ -337,7 +389,8 @@ class Body {
     }
     if (is("head_modulo_ratio"_f)) hk = std::min(hv % ratio_, x_.H - 1);
     if (is("first_key_head_for_all"_f)) hk = 0;
-    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : hv, hb = is("beta_of_key_head"_f) ? hk : hv;
+    const std::int64_t hq = is("query_head_clamped"_f) ? std::min(hv, x_.H - 1) : hk;
+    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : is("gate_of_neighbour_head"_f) ? (hv ^ 1) % x_.HV : hv, hb = is("beta_of_key_head"_f) ? hk : hv;
     const std::int64_t rows = len_ + extra_;
     q_.assign(static_cast<std::size_t>(rows * K_), T(0));
     k_ = q_;
@@ -351,18 +404,29 @@ class Body {
     const std::int64_t v_heads = is("value_stride_of_key_heads"_f) ? x_.H : x_.HV;
     const std::int64_t g_heads = is("gate_stride_of_key_heads"_f) ? x_.H : x_.HV;
     for (std::int64_t t = 0; t < rows; ++t) {
-      const std::int64_t row = from + t;
+      const std::int64_t row = from + (is("position_wraps"_f) ? t % static_cast<std::int64_t>(p_) : t);
       if (row >= x_.rows) break;
+      std::int64_t key = (row * q_heads + hk) * x_.K;
+      if (is("keys_head_before_token"_f)) key = (hk * x_.rows + row) * x_.K;
+      if (is("key_rows_aligned_down"_f)) key = key / 8 * 8;
       for (std::int64_t c = 0; c < K_; ++c) {
-        q_[t * K_ + c] = element(q_source, (row * q_heads + hk) * x_.K + c);
-        k_[t * K_ + c] = element(k_source, (row * q_heads + hk) * x_.K + c);
+        q_[t * K_ + c] = element(q_source, (row * q_heads + hq) * x_.K + c);
+        k_[t * K_ + c] = element(k_source, key + c);
       }
-      for (std::int64_t c = 0; c < V_; ++c) v_[t * V_ + c] = element(x_.v, (row * v_heads + hv) * x_.V + c);
+      const bool turned = is("values_channel_before_head"_f);
+      for (std::int64_t c = 0; c < V_; ++c) v_[t * V_ + c] = element(x_.v, turned ? (row * x_.V + c) * x_.HV + hv : (row * v_heads + hv) * x_.V + c);
       if (is("gates_head_before_token"_f)) g_[t] = element(x_.g, hg * x_.rows + row);
       else if (!x_.g.empty()) g_[t] = element(x_.g, row * g_heads + hg);
       b_[t] = x_.beta.empty() ? T(1) : element(beta, row * x_.HV + hb);
     }
-    for (std::int64_t t = 0; t < rows; ++t) gate_input(t, g_[t]);
+    if (is("gate_and_beta_exchanged"_f)) std::swap(g_, b_);
+    if (is("reset_erases_own_write"_f) || is("unwritten_token_not_decayed"_f))
+      for (std::int64_t t = 0; t < rows; ++t) {
+        if (is("reset_erases_own_write"_f) && g_[t] < -104) b_[t] = 0;
+        if (is("unwritten_token_not_decayed"_f) && b_[t] == 0) g_[t] = 0;
+      }
+    if (is("one_token_sequence_not_decayed"_f) && len_ == 1) g_[0] = 0;
+    for (std::int64_t t = 0; t < rows; ++t) gate_input(g_[t]);
     if (is("gate_shifted_by_one"_f)) {
       for (std::int64_t t = rows - 1; t > 0; --t) g_[t] = g_[t - 1];
       g_[0] = 0;
@@ -383,11 +447,17 @@ class Body {
       scale_ *= static_cast<T>(std::sqrt(K / static_cast<double>(padded)));
     }
     if (is("scale_argument_ignored"_f)) scale_ = static_cast<T>(static_cast<float>(1 / std::sqrt(K)));
+    if (is("scale_one_taken_as_default"_f) && x_.scale == 1) scale_ = static_cast<T>(1 / std::sqrt(K));
+    if (is("one_token_sequence_unscaled"_f) && len_ == 1) scale_ = 1;
+    if (is("scale_on_key"_f)) {
+      for (T& e : k_) e *= scale_;
+      scale_ = 1;
+    }
     if (is("scale_in_bf16"_f)) scale_ = narrow_to(scale_, Format::bf16);
     if (is("scale_cached_in_plan"_f) && memory_.calls > 0) scale_ = static_cast<T>(memory_.scale);
   }
 
-  void gate_input(std::int64_t t, T& g) const {
+  void gate_input(T& g) const {
     const double e = static_cast<double>(g);
     if (is("gate_clamped"_f)) g = std::max(g, static_cast<T>(p_));
     if (is("gate_in_bf16"_f)) g = narrow_to(g, Format::bf16);
@@ -402,7 +472,7 @@ class Body {
     if (is("linear_gate_taken_as_log"_f)) g = static_cast<T>(std::exp(e));
     if (is("gate_sign_dropped"_f)) g = static_cast<T>(std::fabs(e));
     if (is("infinite_gate_taken_as_zero"_f) && std::isinf(e)) g = 0;
-    (void)t;
+    if (is("very_negative_gate_ignored"_f) && e < p_) g = 0;
   }
 
   void beta_input() {
@@ -440,6 +510,9 @@ class Body {
         if (sum > 1)
           for (std::int64_t c = 0; c < K_; ++c) k_[t * K_ + c] = static_cast<T>(static_cast<double>(k_[t * K_ + c]) / std::sqrt(sum));
       }
+    if (is("zero_key_gives_nan"_f))
+      for (std::int64_t t = 0; t < len_; ++t)
+        if (std::all_of(&k_[t * K_], &k_[t * K_] + K_, [](T e) { return e == 0; })) k_[t * K_] = std::numeric_limits<T>::quiet_NaN();
     if (is("keys_in_tf32"_f)) narrow_all(k_, Format::tf32);
     if (is("keys_in_bf16"_f)) narrow_all(k_, Format::bf16);
     if (is("queries_in_bf16"_f)) narrow_all(q_, Format::bf16);
@@ -450,16 +523,23 @@ class Body {
         for (T& e : *a) e = static_cast<T>(truncate(static_cast<double>(e), Format::bf16));
     if (is("scaled_query_in_bf16"_f))
       for (T& e : q_) e = static_cast<T>(narrow(static_cast<double>(e) * x_.scale, Format::bf16) / x_.scale);
-    if (is("values_quantised_by_row"_f))
-      for (std::int64_t t = 0; t < rows; ++t) {
+    const bool by_chunk = is("values_scaled_by_chunk_peak"_f);
+    if (is("values_quantised_by_row"_f) || is("values_scaled_by_row_peak"_f) || by_chunk)
+      for (std::int64_t t = 0; t < rows;) {
+        const std::int64_t end = by_chunk ? std::min(t + kChunk, std::max(len_, t + 1)) : t + 1;
         double peak = 0;
-        for (std::int64_t c = 0; c < V_; ++c) {
-          const double a = std::fabs(static_cast<double>(v_[t * V_ + c]));
-          peak = a > peak || a != a ? a : peak;
+        for (std::int64_t e = t * V_; e < end * V_; ++e) {
+          const double a = std::fabs(static_cast<double>(v_[e]));
+          if (peak == peak && !(a <= peak)) peak = a;
         }
-        if (peak == 0) continue;
-        for (std::int64_t c = 0; c < V_; ++c)
-          v_[t * V_ + c] = static_cast<T>(narrow(static_cast<double>(v_[t * V_ + c]) / peak * 448, Format::fp8_e4m3) * peak / 448);
+        // Scaling alone goes through a power of two and costs nothing; quantising goes through the peak itself.
+        if (is("values_scaled_by_row_peak"_f)) peak = std::isfinite(peak) && peak > 0 ? std::exp2(std::floor(std::log2(peak))) : peak;
+        const double most = by_chunk ? 32767 : 448;
+        for (std::int64_t e = t * V_; e < end * V_ && peak != 0; ++e) {
+          const double x = static_cast<double>(v_[e]) / peak;
+          v_[e] = static_cast<T>(is("values_scaled_by_row_peak"_f) ? x * peak : (by_chunk ? std::nearbyint(x * most) : narrow(x * most, Format::fp8_e4m3)) / most * peak);
+        }
+        t = end;
       }
   }
 
@@ -467,7 +547,8 @@ class Body {
   void start(std::int64_t n, std::int64_t hv, const std::vector<double>& stale) {
     const bool leak = is("state_leaks_into_next_sequence"_f) ||
                       (is("state_leaks_after_full_chunk"_f) && n > 0 && (cu_[n] - cu_[n - 1]) % kChunk == 0);
-    if (!(leak && n > 0)) std::fill(S_.begin(), S_.end(), T(0));
+    const bool kept = (leak && n > 0) || (is("state_leaks_into_next_head"_f) && n == 0);
+    if (!kept) std::fill(S_.begin(), S_.end(), T(0));
     Z_.assign(is("segment_transition_as_decay"_f) ? S_.size() : 0, T(0));
     late_.clear();
     const std::int64_t plane = x_.K * x_.V;
@@ -479,6 +560,8 @@ class Body {
         }
     if (x_.h0.empty()) return;
     if (is("initial_state_ignored"_f)) return;
+    if (is("initial_state_only_at_first_call"_f) && memory_.calls > 0) return;
+    if (is("initial_state_needs_final_state"_f) && !x_.want_ht) return;
     if (is("initial_state_only_for_one_token"_f) && len_ > 1) return;
     if (is("initial_state_only_for_first_sequence"_f) && n > 0) return;
     if (is("initial_state_skipped_for_short"_f) && len_ < kChunk) return;
@@ -492,15 +575,17 @@ class Body {
     if (is("initial_state_stride_16_bit"_f)) base /= 2;
     if (is("initial_state_head_stride_square"_f)) base = (source * x_.HV + hv) * x_.K * x_.K;
     if (is("initial_state_of_head_zero"_f)) base = source * x_.HV * plane;
+    if (is("initial_state_head_before_sequence"_f)) base = (hv * x_.N + source) * plane;
     for (std::int64_t r = 0; r < std::min(K_, x_.K); ++r)
       for (std::int64_t c = 0; c < V_; ++c) {
         const bool turned = is("initial_state_transposed"_f) || is("state_transposed_in_and_out"_f);
         T s = element(x_.h0, base + (turned ? c * x_.K + r : r * x_.V + c));
         if (is("initial_state_in_bf16"_f)) s = narrow_to(s, Format::bf16);
         if (is("initial_state_scaled"_f)) s *= scale_;
+        if (is("initial_state_first_tile_only"_f) && c >= static_cast<std::int64_t>(p_)) s = 0;
         S_[r * V_ + c] += s;
       }
-    if (is("initial_state_not_in_final"_f)) late_ = S_;
+    if (is("initial_state_not_in_final"_f) || is("initial_state_added_every_chunk"_f)) late_ = S_;
   }
 
   // ---- recurrent form ----------------------------------------------------------------------------------------------
@@ -514,11 +599,20 @@ class Body {
       if (is("decay_accumulates_in_fp16"_f)) a = narrow_to(a, Format::fp16);
       T* o = &o_[t * V];
       auto decay = [&] {
-        for (T& s : S_) s *= a;
+        const std::size_t rows = is("second_key_tile_not_decayed"_f) ? static_cast<std::size_t>(std::min(K, std::int64_t{64}) * V) : S_.size();
+        for (std::size_t i = 0; i < rows; ++i) S_[i] *= a;
         for (T& z : Z_) z *= a;
       };
       auto read = [&](const T* key, T* into) {
-        for (std::int64_t c = 0; c < K; ++c) axpy(V, key[c], &S_[c * V], into);
+        const bool cut = is(into == o ? "output_from_first_key_tile"_f : "correction_from_first_key_tile"_f);
+        const bool backward = is("summation_order_by_batch"_f) && x_.N > 1;
+        const std::int64_t rows = cut ? std::min(K, std::int64_t{64}) : K;
+        for (std::int64_t c = 0; c < rows; ++c) {
+          const std::int64_t r = backward ? rows - 1 - c : c;
+          axpy(V, key[r], &S_[r * V], into);
+          if (is("read_accumulated_in_fp16"_f) && into == o)
+            for (std::int64_t j = 0; j < V; ++j) into[j] = narrow_to(into[j], Format::fp16);
+        }
       };
       std::fill(r.begin(), r.end(), T(0));
       if (is("correction_before_decay"_f)) {
@@ -556,9 +650,7 @@ class Body {
         for (std::int64_t c = 0; c < K; ++c) axpy(V, k[c], y.data(), &S_[c * V]);
       }
       if (is("decay_after_write"_f)) decay();
-      if (is("state_in_bf16"_f)) narrow_all(S_, Format::bf16);
-      if (is("state_in_fp16"_f)) narrow_all(S_, Format::fp16);
-      if (is("state_in_tf32"_f)) narrow_all(S_, Format::tf32);
+      stored_state();
       if (!is("output_read_before_write"_f)) read(q, o);
       if (!Z_.empty()) {
         for (std::int64_t c = 0; c < K; ++c) axpy(V, q[c], &Z_[c * V], o);
@@ -568,8 +660,22 @@ class Body {
             S_[i] = t + 1 == len_ ? Z_[i] : T(0);
           }
       }
-      for (std::int64_t j = 0; j < V; ++j) o[j] *= scale_;
+      for (std::int64_t j = 0; j < V; ++j) {
+        o[j] *= scale_;
+        if (is("output_decayed_again"_f)) o[j] *= a;
+      }
     }
+  }
+
+  // The state as it is carried from one step to the next.
+  void stored_state() {
+    if (is("state_in_bf16"_f)) narrow_all(S_, Format::bf16);
+    if (is("state_in_fp16"_f)) narrow_all(S_, Format::fp16);
+    if (is("state_in_tf32"_f)) narrow_all(S_, Format::tf32);
+    if (is("state_rounded_every_step"_f) && x_.state == DType::bf16) narrow_all(S_, Format::bf16);
+    if (is("state_rounded_every_step"_f) && x_.state == DType::f16) narrow_all(S_, Format::fp16);
+    if (is("state_clamped"_f))
+      for (T& s : S_) s = std::clamp(s, static_cast<T>(-p_), static_cast<T>(p_));
   }
 
   // ---- chunkwise form: matrices of one chunk, row stride kChunk ----------------------------------------------------
@@ -613,6 +719,12 @@ class Body {
     }
     if (is("gate_sum_in_bf16"_f)) {
       for (T& s : prefix) s = narrow_to(s, Format::bf16);
+      differences();
+      std::copy(prefix.begin(), prefix.end(), G_.begin());
+    }
+    if (is("gate_scan_without_carry"_f)) {
+      T second = 0;
+      for (std::int64_t i = 32; i < m; ++i) prefix[i] = second += g[i];
       differences();
       std::copy(prefix.begin(), prefix.end(), G_.begin());
     }
@@ -775,12 +887,14 @@ class Body {
     for (std::int64_t c0 = 0, chunk = 0; c0 < len_; c0 += N, ++chunk) {
       const std::int64_t n = std::min(N, len_ - c0);
       const std::int64_t m = is("tail_rows_not_masked"_f) ? N : n;     // rows computed
+      if (is("beta_of_first_half"_f))
+        for (std::int64_t i = 32; i < n; ++i) b_[c0 + i] = b_[c0 + i - 32];
       const T *q = &q_[c0 * K], *k = &k_[c0 * K], *v = &v_[c0 * V], *b = &b_[c0];
       if (is("state_zeroed_at_chunk_border"_f) && chunk > 0) std::fill(S_.begin(), S_.end(), T(0));
       if (is("state_zeroed_at_segment_border"_f) && chunk > 0 && chunk % static_cast<std::int64_t>(p_) == 0) std::fill(S_.begin(), S_.end(), T(0));
-      if (is("state_in_bf16"_f)) narrow_all(S_, Format::bf16);
-      if (is("state_in_fp16"_f)) narrow_all(S_, Format::fp16);
-      if (is("state_in_tf32"_f)) narrow_all(S_, Format::tf32);
+      if (is("initial_state_added_every_chunk"_f) && chunk > 0)
+        for (std::size_t i = 0; i < late_.size(); ++i) S_[i] += late_[i];
+      stored_state();
       chunk_gates(c0, m);
 
       // Gram products, lower triangle (all of it where a faulty mask may reach above).
@@ -793,8 +907,9 @@ class Body {
       std::fill(P.begin(), P.end(), T(0));
       for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t c = 0; c < K; ++c) {
-          axpy(full ? m : i + 1, k[i * K + c], &kT[c * N], &A[i * N]);
-          axpy(full ? m : i + 1, q[i * K + c], &kT[c * N], &P[i * N]);
+          const std::int64_t r = is("summation_order_by_batch"_f) && x_.N > 1 ? K - 1 - c : c;
+          axpy(full ? m : i + 1, k[i * K + r], &kT[r * N], &A[i * N]);
+          axpy(full ? m : i + 1, q[i * K + r], &kT[r * N], &P[i * N]);
         }
       if (is("gram_in_bf16"_f)) narrow_all(A, Format::bf16);
       if (is("scores_exchanged"_f)) {
@@ -814,6 +929,7 @@ class Body {
           if (is("decay_base_2_inside_chunk"_f)) d = std::exp2(E_[i * N + j]);
           if (is("correction_not_decayed"_f)) d = 1;
           if (is("correction_window"_f) && i - j > static_cast<std::int64_t>(p_)) d = 0;
+          if (is("correction_across_blocks_dropped"_f) && j == i - 1 && i % 16 == 0) d = 0;
           L_[i * N + j] = b[is("beta_of_column"_f) ? j : i] * A[i * N + j] * d;
           if (is("beta_not_on_readback"_f)) L_[i * N + j] = A[i * N + j] * d;
           if (is("correction_added"_f)) L_[i * N + j] = -L_[i * N + j];
@@ -865,7 +981,8 @@ class Body {
       Vn = U;
       if (!is("carried_state_not_corrected"_f) && !(is("first_chunk_ignores_initial"_f) && chunk == 0))
         for (std::int64_t i = 0; i < m; ++i)
-          for (std::int64_t c = 0; c < K; ++c) axpy(V, -W[i * K + c], &Sop[c * V], &Vn[i * V]);
+          for (std::int64_t c = 0; c < (is("correction_from_first_key_tile"_f) ? std::min(K, std::int64_t{64}) : K); ++c)
+            axpy(V, -W[i * K + c], &Sop[c * V], &Vn[i * V]);
       if (is("corrected_values_in_bf16"_f)) narrow_all(Vn, Format::bf16);
       if (is("corrected_values_in_fp16"_f)) narrow_all(Vn, Format::fp16);
       Vo = is("output_from_uncorrected"_f) ? U : Vn;
@@ -897,7 +1014,8 @@ class Body {
       const std::vector<T>& Sold = is("output_reads_new_state"_f) ? S_ : Sread;
       for (std::int64_t i = 0; i < m; ++i) {
         std::fill(inter.begin(), inter.end(), T(0));
-        for (std::int64_t c = 0; c < K; ++c) axpy(V, q[i * K + c], &Sold[c * V], inter.data());
+        for (std::int64_t c = 0; c < (is("output_from_first_key_tile"_f) ? std::min(K, std::int64_t{64}) : K); ++c)
+          axpy(V, q[i * K + c], &Sold[c * V], inter.data());
         T decay = ein_[i];
         if (is("carried_read_not_decayed"_f)) decay = 1;
         if (is("carried_read_decayed_one_row_less"_f)) decay = i ? ein_[i - 1] : T(1);
@@ -906,7 +1024,11 @@ class Body {
         T* o = &o_[(c0 + i) * V];
         for (std::int64_t j = 0; j < V; ++j) o[j] = decay * inter[j];
         const std::int64_t columns = full ? m : i + 1;
-        for (std::int64_t j = 0; j < columns; ++j) axpy(V, P[i * N + j], &Vo[j * V], o);
+        for (std::int64_t j = 0; j < columns; ++j) {
+          axpy(V, P[i * N + j], &Vo[j * V], o);
+          if (is("read_accumulated_in_fp16"_f))
+            for (std::int64_t e = 0; e < V; ++e) o[e] = narrow_to(o[e], Format::fp16);
+        }
         if (is("local_term_twice_in_full_chunk"_f) && n == N)
           for (std::int64_t j = 0; j < columns; ++j) axpy(V, P[i * N + j], &Vo[j * V], o);
         if (is("single_row_tail_skips_local"_f) && n == 1)
@@ -931,13 +1053,18 @@ class Body {
       for (std::int64_t r = 0; r < K; ++r)
         for (std::int64_t c = 0; c < V; ++c) S_[r * V + c] *= ein_[n - 1 - 2 * (c % 4)];
     } else if (etot_ != T(1)) {
-      for (T& s : S_) s *= etot_;
+      const std::size_t rows = is("second_key_tile_not_decayed"_f) ? static_cast<std::size_t>(std::min(K, std::int64_t{64}) * V) : S_.size();
+      for (std::size_t i = 0; i < rows; ++i) S_[i] *= etot_;
     }
+    if (is("update_with_previous_keys"_f) && c0 > 0) k -= N * K;
     std::int64_t from = 0, to = m;
     if (is("update_last_row_left_out"_f)) to = m - 1;
     if (is("update_first_row_left_out"_f)) from = 1;
     for (std::int64_t j = from; j < to; ++j)
       for (std::int64_t c = 0; c < K; ++c) axpy(V, k[j * K + c], &Vs[j * V], &S_[c * V]);
+    if (is("tail_masked_by_multiplication"_f))
+      for (std::int64_t j = n; j < N; ++j)
+        for (std::int64_t c = 0; c < K; ++c) axpy(V, T(0) * k[j * K + c] * b[j], &v[j * V], &S_[c * V]);
     if (is("tail_keys_not_zeroed"_f))
       for (std::int64_t j = n; j < N; ++j)
         for (std::int64_t c = 0; c < K; ++c) axpy(V, k[j * K + c] * b[j], &v[j * V], &S_[c * V]);
@@ -957,8 +1084,8 @@ class Body {
 
   void finish(std::int64_t n, std::int64_t hv) {
     const Format io = x_.io == DType::bf16 ? Format::bf16 : x_.io == DType::f16 ? Format::fp16 : Format::fp32;
-    for (std::int64_t t = 0; t < len_; ++t) {
-      const std::int64_t row = first_ + t;
+    for (std::int64_t t = lead_; t < len_; ++t) {
+      const std::int64_t row = first_ + t - lead_;
       for (std::int64_t c = 0; c < V_; ++c) {
         T o = o_[t * V_ + c];
         if (is("output_truncated"_f)) o = static_cast<T>(truncate(static_cast<double>(o), io));
@@ -979,6 +1106,7 @@ class Body {
       for (std::int64_t c = 0; c < V_; ++c) memory_.state[(n * x_.HV + hv) * plane + r * V_ + c] = static_cast<double>(S[r * V_ + c]);
     if (!x_.want_ht) return;
     if (is("empty_sequence_state_unwritten"_f) && len_ == 0) return;
+    if (is("final_state_needs_initial_state"_f) && x_.h0.empty()) return;
     if (is("only_last_state_stored"_f) && n + 1 < x_.N) return;
     std::int64_t target = n;
     if (is("final_state_one_slot_late"_f) && x_.N > 1) target = (n + 1) % x_.N;
@@ -1003,7 +1131,10 @@ class Body {
         const bool turned = is("final_state_transposed"_f) || is("state_transposed_in_and_out"_f);
         std::int64_t base = (target * x_.HV + hv) * plane;
         if (is("final_state_head_stride_square"_f)) base = (target * x_.HV + hv) * x_.K * x_.K;
+        if (is("final_state_head_before_sequence"_f)) base = (hv * x_.N + target) * plane;
         if (is("final_state_heads_exchanged"_f)) base = (target * x_.HV + (hv ^ 1) % x_.HV) * plane;
+        if (is("final_state_kept_from_first_call"_f) && memory_.calls > 0 && memory_.first.size() == x_.ht.size())
+          s = static_cast<T>(memory_.first[static_cast<std::size_t>(base + r * x_.V + c)]);
         put_ht(base + (turned ? c * x_.K + r : r * x_.V + c), s);
       }
   }
@@ -1037,7 +1168,7 @@ class Body {
   View& x_;
   Memory& memory_;
   std::vector<std::int64_t> cu_;
-  std::int64_t ratio_ = 1, K_ = 1, V_ = 1, first_ = 0, head_ = 0, len_ = 0, extra_ = 0;
+  std::int64_t ratio_ = 1, K_ = 1, V_ = 1, first_ = 0, head_ = 0, len_ = 0, lead_ = 0, extra_ = 0;
   T scale_ = 1, etot_ = 1;
   std::vector<T> q_, k_, v_, g_, b_, S_, Z_, late_, o_;
   std::vector<T> E_, G_, D_, ein_, eout_, L_, M_;

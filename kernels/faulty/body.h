@@ -29,6 +29,7 @@ struct Memory {
   std::vector<double> state;                       // last state of every head and sequence
   std::vector<std::int64_t> cu;
   std::vector<float> beta;
+  std::vector<double> first;                       // final states of the first call
   double scale = 0;
 };
 

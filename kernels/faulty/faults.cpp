@@ -204,7 +204,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + ";ops=prefill;rules=gated_delta,delta;state=fp32;varlen;h0;ht;noht;empty;beta_max=2"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + ";ops=prefill;rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;

@@ -61,6 +61,10 @@ std::vector<Run> probes() {
       probe("prefill/n2_t40+9_h1_hv1_k16_v16/fp32/split=10", {-0.1}, 1, 1, 1),
       probe("prefill/n1_t20_h1_hv1_k16_v16/fp32/split=10", {-0.1}, 1, 1, 1),
       probe("prefill/n1_t1_h1_hv1_k16_v16/fp32/h0", {-88}, 1, 1, 0),
+      probe("prefill/n1_t70_h1_hv2_k80_v16/fp32/h0,noht,scale=0x1p+0", {-0.1, -0.01}, 1, 1, 1),
+      probe("prefill/n1_t20_h1_hv18_k20_v8/fp32/h0,state=bf16", {-0.1, -0.01}, 1, 1, 1),
+      probe("prefill/n1_t1030_h1_hv1_k8_v8/fp32", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t3_h1_hv1_k8_v8/fp32/h0", {-0.01}, 0, 1, 1),
   };
 }
 
@@ -185,7 +189,8 @@ TEST_CASE("the table is in order: names, kinds, forms, size") {
 TEST_CASE("the twin is one algorithm in both forms, and every fault changes it") {
   const Fault& none = *find_fault("none");
   // Visible only from one run of a plan to the next, or outside the outputs.
-  const std::set<std::string> elsewhere{"scale_cached_in_plan", "stale_state_as_initial", "writes_past_the_end", "query_scaled_in_place"};
+  const std::set<std::string> elsewhere{"scale_cached_in_plan", "stale_state_as_initial", "writes_past_the_end", "query_scaled_in_place",
+                                           "values_scaled_by_row_peak", "tail_masked_by_multiplication"};
   const std::vector<Run> runs = probes();
   std::vector<TensorSet> exact;
   for (const Run& run : runs) {
@@ -201,9 +206,27 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
       for (std::size_t i = 0; i < runs.size() && worst < 0x1p-24; ++i)
         worst = std::max(worst, difference(run_fault(f, form, runs[i]), exact[i], runs[i].problem));
       INFO(f.name << " form " << static_cast<int>(form) << " largest change " << worst);
-      CHECK(worst >= 0x1p-30);
+      if (std::string_view(f.name) == "summation_order_by_batch") CHECK(worst > 0);   // changes the order of sums only
+      else CHECK(worst >= 0x1p-30);
     }
   }
+}
+
+TEST_CASE("a NaN in one value spreads where a fault lets it, and not in the twin") {
+  Run run = probe("prefill/n2_t10+5_h1_hv1_k8_v8/fp32", {-0.1}, 1, 1, 1);
+  run.inputs["v"].set(10 * 8 + 3, std::numeric_limits<double>::quiet_NaN());      // second sequence, token 0, channel 3
+  auto wrong = [&](const char* name, Form form) {
+    const TensorSet out = run_fault(*find_fault(name), form, run);
+    std::int64_t n = 0;
+    for (std::int64_t e = 0; e < 15 * 8; ++e) n += std::isnan(out.at("o").at(e)) && !(e >= 80 && e % 8 == 3);
+    for (std::int64_t e = 0; e < 2 * 64; ++e) n += std::isnan(out.at("ht").at(e)) && !(e >= 64 && e % 8 == 3);
+    return n;
+  };
+  for (const Form form : {Form::recurrent, Form::chunkwise}) {
+    CHECK(wrong("none", form) == 0);
+    CHECK(wrong("values_scaled_by_row_peak", form) > 0);
+  }
+  CHECK(wrong("tail_masked_by_multiplication", Form::chunkwise) > 0);
 }
 
 TEST_CASE("a head alone gives what the run gives") {
