@@ -46,6 +46,44 @@ bool any_relation(const CheckInput& in) {
 
 Contract Bounds::contract(std::size_t run) const { return for_problem(contract_, case_.runs[run].problem); }
 
+namespace {
+// f(i) for i in [0, count) in parallel; an exception of any is thrown again.
+template <class F>
+void in_parallel(std::int64_t count, F f) {
+  std::exception_ptr error;
+#pragma omp parallel for schedule(dynamic)
+  for (std::int64_t i = 0; i < count; ++i) {
+    try {
+      f(i);
+    } catch (...) {
+#pragma omp critical
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+}  // namespace
+
+const std::vector<ExactHead>& Certificates::of_run(std::size_t index) const {
+  std::vector<ExactHead>& heads = runs_[index];
+  const Run& run = case_.runs[index];
+  const std::int64_t HV = run.problem.value_heads, count = run.problem.sequences() * HV;
+  if (static_cast<std::int64_t>(heads.size()) == count) return heads;
+  const Contract narrowed = for_problem(contract_, run.problem);
+  std::vector<ExactHead> made(static_cast<std::size_t>(count));
+  in_parallel(count, [&](std::int64_t i) { made[static_cast<std::size_t>(i)] = exact_head(narrowed, head_inputs(run, i / HV, i % HV), run.problem.split); });
+  heads = std::move(made);
+  return heads;
+}
+
+bool Certificates::any() const {
+  for (std::size_t i = 0; i < runs_.size(); ++i)
+    if (case_.runs[i].truth)
+      for (const ExactHead& h : of_run(i))
+        if (h.certified) return true;
+  return false;
+}
+
 const HeadResult& Bounds::of_run(std::size_t index) const {
   if (runs_[index]) return *runs_[index];
   const Run& run = case_.runs[index];
@@ -56,21 +94,13 @@ const HeadResult& Bounds::of_run(std::size_t index) const {
   HeadResult all;
   all.o.resize(static_cast<std::size_t>(p.tokens() * HV * V));
   all.ht.resize(static_cast<std::size_t>(count * KV));
-  std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t i = 0; i < count; ++i) {
-    try {
-      const std::int64_t n = i / HV, hv = i % HV, first = offsets[static_cast<std::size_t>(n)];
-      const HeadResult head = bound_head(narrowed, head_inputs(run, n, hv), p.split);
-      for (std::int64_t t = 0; t < p.lengths[static_cast<std::size_t>(n)]; ++t)
-        std::copy_n(head.o.begin() + t * V, V, all.o.begin() + ((first + t) * HV + hv) * V);
-      std::copy_n(head.ht.begin(), KV, all.ht.begin() + i * KV);
-    } catch (...) {
-#pragma omp critical
-      error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  in_parallel(count, [&](std::int64_t i) {
+    const std::int64_t n = i / HV, hv = i % HV, first = offsets[static_cast<std::size_t>(n)];
+    const HeadResult head = bound_head(narrowed, head_inputs(run, n, hv), p.split);
+    for (std::int64_t t = 0; t < p.lengths[static_cast<std::size_t>(n)]; ++t)
+      std::copy_n(head.o.begin() + t * V, V, all.o.begin() + ((first + t) * HV + hv) * V);
+    std::copy_n(head.ht.begin(), KV, all.ht.begin() + i * KV);
+  });
   runs_[index] = std::move(all);
   return *runs_[index];
 }

@@ -8,6 +8,7 @@
 #include "golden/store.h"
 #include "kernels/session.h"
 #include "reference/bound.h"
+#include "suites/exact.h"
 
 namespace gdn {
 
@@ -56,6 +57,19 @@ class Bounds {
   mutable std::vector<std::optional<HeadResult>> runs_;
 };
 
+// Exactness certificates of a case under a contract, in the same way.
+class Certificates {
+ public:
+  Certificates(const Case& c, const Contract& contract) : case_(c), contract_(contract), runs_(c.runs.size()) {}
+  const std::vector<ExactHead>& of_run(std::size_t run) const;     // index n * HV + hv
+  bool any() const;                                // some head of some run is certified
+
+ private:
+  const Case& case_;
+  const Contract& contract_;
+  mutable std::vector<std::vector<ExactHead>> runs_;
+};
+
 // A check sees this and nothing else. One CheckInput is used by one thread at a time.
 struct CheckInput {
   const Golden& golden;                            // case, inputs, truth
@@ -63,6 +77,7 @@ struct CheckInput {
   const KernelInfo& kernel;
   const std::vector<Execution>& executions;        // per run, all with outcome ok
   Bounds bounds{golden.the_case, kernel.contract};
+  Certificates certificates{golden.the_case, kernel.contract};
 };
 
 class Check {

@@ -1,6 +1,7 @@
 // Fill rules shared by the case families; see fill.h.
 #include "suites/families/fill.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -57,6 +58,14 @@ double beta(Betas kind, const Random& r, const Random& choose, I i) {
 template <class T>
 T of(const std::vector<T>& list, I i) {
   return list[static_cast<std::size_t>(i) % list.size()];
+}
+
+// Integers of v and h0 of the dictionary's head hv. Odd ones up to 255 have even differences up to 510, so 8 digits hold
+// both; where halves are replaced three times only -15..15 leave room.
+double integer(const Random& r, I i, I hv) {
+  const bool halves = hv % 4 == 2;
+  const double x = halves ? 1 + static_cast<double>(r.below(u(i), 15)) : 1 + 2 * static_cast<double>(r.below(u(i), 128));
+  return r.bits(u(i)) & 1 ? -x : x;
 }
 
 void fill_keys_and_queries(const Problem& p, std::uint64_t seed, const Style& style, TensorSet& t) {
@@ -147,6 +156,60 @@ TensorSet inputs(const Problem& p, std::uint64_t seed, const Style& style) {
     for (I i = 0; i < T * HV; ++i) b->second.set(i, beta(of(style.betas, i % HV), rb, cb, i));
   if (const auto h = t.find("h0"); h != t.end())
     for (I i = 0; i < h->second.size(); ++i) h->second.set(i, style.state * rh.normal(u(i)));
+  poison_padding(p, t);
+  return t;
+}
+
+TensorSet dictionary(const Problem& p, std::uint64_t seed) {
+  TensorSet t = allocate(p);
+  const I H = p.heads, HV = p.value_heads, K = p.key_dim, V = p.value_dim, r = HV / H, few = std::min<I>(K, 24);
+  const Random key(seed, "k"), sign(seed, "k.sign"), query(seed, "q"), value(seed, "v"), choose(seed, "beta"), state(seed, "h0");
+  const auto beta = t.find("beta"), h0 = t.find("h0");
+  Tensor &k = t.at("k"), &q = t.at("q"), &v = t.at("v");
+  if (h0 != t.end())
+    for (I i = 0; i < h0->second.size(); ++i) h0->second.set(i, integer(state, i, i / (K * V) % HV));
+  for (std::size_t n = 0; n < p.lengths.size(); ++n)
+    for (I h = 0; h < H; ++h) {
+      std::vector<int> halved(static_cast<std::size_t>(r * K), 0);
+      std::vector<I> written;
+      // One token has a key of eight digits, on a row that holds nothing before and is never written again.
+      const I lone = K > 24 ? K - 1 : -1, lone_token = lone < 0 ? -1 : p.lengths[n] / 3;
+      if (lone >= 0 && h0 != t.end())
+        for (I hv = h * r; hv < (h + 1) * r; ++hv)
+          for (I j = 0; j < V; ++j) h0->second.set(((static_cast<I>(n) * HV + hv) * K + lone) * V + j, 0);
+      for (I i = 0; i < p.lengths[n]; ++i) {
+        const I token = p.offsets()[n] + i;
+        const std::uint64_t c = u(token * H + h);
+        // Every third token writes the key of the one before again; few keys are in use, so most are rewritten.
+        const bool again = i % 3 == 1;
+        const I drawn = again && written.back() != lone ? written.back() : static_cast<I>(key.below(c, u(few))) * K / few;
+        const I d = i == lone_token ? lone : drawn;
+        written.push_back(d);
+        k.set((token * H + h) * K + d, (sign.below(c, 2) ? 1 : -1) * (d == lone ? 171 : 1));
+        const I back = static_cast<I>(query.below(c, u(std::min<I>(i + 1, 40))));
+        const I asked = query.below(c | 1ull << 50, 4) ? written[static_cast<std::size_t>(i - back)] : static_cast<I>(query.below(c | 1ull << 51, u(K)));
+        constexpr double amplitudes[] = {1, -2, 1, -1, 211, -149};
+        q.set((token * H + h) * K + asked, asked == lone ? 1 : amplitudes[query.below(c | 1ull << 52, 6)]);
+        for (I j = 0; j < r && beta != t.end(); ++j) {
+          const I hv = h * r + j, row = (token * HV + hv) * V;
+          const std::uint64_t at = u(token * HV + hv);
+          double b = choose.below(at, 4) ? 1 : 0;
+          for (I e = 0; e < V; ++e) v.set(row + e, d == lone ? (value.bits(u(row + e)) & 1 ? 1 : -1) : integer(value, row + e, hv));
+          if (d == lone) {
+            b = 1;
+          } else if (hv % 4 == 2) {                // replaces half, at most three times
+            int& uses = halved[static_cast<std::size_t>(j * K + d)];
+            b = b == 1 && uses < 3 ? 0.5 : 0;
+            uses += b != 0;
+          } else if (hv % 4 == 3) {                // erases a row, then writes it with a weight of eight digits
+            const bool pair = again && d == written[written.size() - 2];
+            b = pair ? 0x1p-8 * static_cast<double>(2 * choose.below(at | 1ull << 50, 128) + 1) : 1;
+            for (I e = 0; e < V; ++e) v.set(row + e, pair ? (value.bits(u(row + e)) & 1 ? 256 : -256) : 0);
+          }
+          beta->second.set(static_cast<I>(at), b);
+        }
+      }
+    }
   poison_padding(p, t);
   return t;
 }

@@ -45,6 +45,11 @@ struct Style {
 TensorSet allocate(const Problem& p);
 // Everything filled by the style; the padding past cu_seqlens[N] is NaN in every tensor.
 TensorSet inputs(const Problem& p, std::uint64_t seed, const Style& style);
+// One-hot keys with sign, few of them and often written again, integers of up to 8 digits in v, h0 and q, queries that
+// mostly ask for a key already written, g = 0: the state is a dictionary and every value exact in 8 digits. beta is 0
+// or 1; of four heads the third replaces halves (1/2, at most three times per key) and the fourth erases, then
+// writes with weights of 8 digits.
+TensorSet dictionary(const Problem& p, std::uint64_t seed);
 // Writes NaN into all rows past cu_seqlens[N].
 void poison_padding(const Problem& p, TensorSet& t);
 // A case of one run with these inputs.

@@ -1,0 +1,97 @@
+// Check `exactness`: on inputs proven exact for the contract, the result must be the one number that is possible.
+// No tolerance at all: masks, borders, tails and algebra slips show whatever their size.
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "suites/standing.h"
+
+namespace gdn {
+namespace {
+
+using I = std::int64_t;
+
+struct Exactness final : Check {
+  std::string name() const override { return "exactness"; }
+  int order() const override { return 30; }
+  std::string clause() const override { return "5.3"; }
+  std::string rationale() const override {
+    return "Where a tracker proves that every stored value of the contract is exact (suites/exact.h), rounding cannot be the "
+           "cause of any difference: the result must equal the truth, rounded once into the output. Judged head by head.";
+  }
+  CheckResult run(const CheckInput& in) const override {
+    CheckResult r;
+    r.check = name();
+    r.clause = clause();
+    std::int64_t heads = 0, certified = 0;
+    for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i) {
+      const Run& run = in.golden.the_case.runs[i];
+      if (!run.truth) continue;
+      const Standings standing = standings(run, in.kernel);
+      const std::vector<ExactHead>& all = in.certificates.of_run(i);
+      for (std::size_t h = 0; h < all.size(); ++h) {
+        ++heads;
+        if (!all[h].certified) continue;
+        ++certified;
+        judge(in, i, static_cast<I>(h), all[h], standing, r);
+      }
+    }
+    r.metrics["heads"] = static_cast<double>(heads);
+    r.metrics["heads_certified"] = static_cast<double>(certified);
+    if (certified == 0) r.status = CheckStatus::not_applicable;
+    if (r.failing) {
+      r.status = CheckStatus::failed;
+      r.message = std::to_string(r.failing) + " of " + std::to_string(r.judged) + " elements differ from the only possible result, first: " +
+                  r.worst->where.tensor + ", " + to_string(r.worst->where);
+    }
+    return r;
+  }
+
+ private:
+  static void judge(const CheckInput& in, std::size_t index, I head, const ExactHead& exact, const Standings& standing, CheckResult& r) {
+    const Run& run = in.golden.the_case.runs[index];
+    const Problem& p = run.problem;
+    const I HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, n = head / HV, hv = head % HV;
+    const I first = p.offsets()[static_cast<std::size_t>(n)];
+    for (const char* tensor : {"o", "ht"}) {
+      const bool state = tensor[0] == 'h';
+      const auto it = in.executions[index].outputs.find(std::string_view(tensor));
+      if (it == in.executions[index].outputs.end()) continue;
+      const Tensor& got = it->second;
+      const std::vector<double>& expected = state ? exact.expected.ht : exact.expected.o;
+      const std::vector<double>& before = state ? exact.exact.ht : exact.exact.o;
+      const TruthTensor* truth = nullptr;
+      if (index < in.golden.truths.size())
+        if (const auto t = in.golden.truths[index].find(std::string_view(tensor)); t != in.golden.truths[index].end()) truth = &t->second;
+      for (I e = 0; e < static_cast<I>(expected.size()); ++e) {
+        const I at = state ? head * KV + e : ((first + e / V) * HV + hv) * V + e % V;
+        const auto i = static_cast<std::size_t>(at);
+        if (at >= got.size() || standing.of(tensor)[i] != Standing::judged) continue;
+        const double want = expected[static_cast<std::size_t>(e)];
+        if (std::isnan(want)) continue;            // the contract leaves a choice
+        // The tracker and the oracle share no code; where both speak they must agree.
+        if (truth && !before.empty() && !(std::fabs((before[static_cast<std::size_t>(e)] - truth->hi[i]) - truth->lo[i]) <= truth->radius[i]))
+          throw std::logic_error(std::string("tracker and golden disagree at ") + tensor + ", " + to_string(locate(run, index, tensor, at, 1)));
+        ++r.judged;
+        if (got.at(at) == want) continue;          // false for NaN
+        if (++r.failing > 1) continue;
+        Finding f = finding(in, index, tensor, at, 0);
+        f.expected_hi = want;
+        f.expected_lo = 0;
+        f.radius = 0;
+        f.expected_bits = encode(want, format_of(got.dtype));
+        f.error_ulp = std::fabs(f.got - want) / ulp_at(want, format_of(got.dtype));
+        f.ratio = std::numeric_limits<double>::infinity();
+        f.detail = "every stored value is exact here: no rounding can explain a difference";
+        r.worst = f;
+        if (!state) r.first = f.where;
+      }
+    }
+  }
+};
+
+const Exactness check;
+const RegisterCheck registered(&check);
+
+}  // namespace
+}  // namespace gdn
