@@ -10,13 +10,17 @@
 
 namespace gdn {
 
-// |exact - (hi + lo)| <= radius, for every element. radius 0 means exact.
+// |exact - (hi + lo)| <= radius, for every element. radius 0 means exact. Two codes say more than that (read them
+// through certified): 2^-149, the least float, means at most 2^-70 |hi| too (hi = 0: at most 2^-200), and +inf at
+// |hi| > 2^190 means at most 2^-60 |hi|. hi = +-inf with radius 0: the exact value overflows double, or a
+// non-finite input reaches the element (then hi is the infinity or NaN that IEEE doubles give).
 struct TruthTensor {
   std::vector<std::int64_t> shape;
   std::vector<double> hi, lo;
   std::vector<float> radius;                       // rounded up
 };
-using Truth = std::map<std::string, TruthTensor, std::less<>>;   // "o" [T,HV,V], "ht" [N,HV,K,V]
+// "o" [tokens + padding,HV,V] (radius +inf in the padding rows), "ht" [N,HV,K,V] when the problem has a final state.
+using Truth = std::map<std::string, TruthTensor, std::less<>>;
 
 struct HeadTruth { TruthTensor o, ht; };           // [T,V], [K,V]
 
@@ -24,6 +28,7 @@ struct HeadTruth { TruthTensor o, ht; };           // [T,V], [K,V]
 // a rounding boundary lies within the radius, and both neighbours are accepted.
 bool certified(double hi, double lo, float radius, Format f);
 
+// balls: not certified for one of fp32, fp16, bf16. exact_heads: heads finished by exact arithmetic without multiprecision.
 struct OracleStats {
   std::int64_t elements = 0, uncertified_fp64 = 0, balls = 0, multiprecision_heads = 0, exact_heads = 0;
 };
