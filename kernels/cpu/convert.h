@@ -6,17 +6,17 @@
 
 namespace gdn::cpu {
 
-inline float from_bf16(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
+static inline float from_bf16(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
 
-inline std::uint32_t bf16_bits_in_fp32(std::uint32_t u) {  // fp32 bits rounded to bf16, the low half zero
+static inline std::uint32_t bf16_bits_in_fp32(std::uint32_t u) {  // fp32 bits rounded to bf16, the low half zero
   const std::uint32_t nan = (u | 0x00400000u) & 0xffff0000u;
   const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
   return (u & 0x7fffffffu) > 0x7f800000u ? nan : rounded;
 }
-inline float round_bf16(float x) { return std::bit_cast<float>(bf16_bits_in_fp32(std::bit_cast<std::uint32_t>(x))); }
-inline std::uint16_t to_bf16(float x) { return static_cast<std::uint16_t>(bf16_bits_in_fp32(std::bit_cast<std::uint32_t>(x)) >> 16); }
+static inline float round_bf16(float x) { return std::bit_cast<float>(bf16_bits_in_fp32(std::bit_cast<std::uint32_t>(x))); }
+static inline std::uint16_t to_bf16(float x) { return static_cast<std::uint16_t>(bf16_bits_in_fp32(std::bit_cast<std::uint32_t>(x)) >> 16); }
 
-inline float from_fp16(std::uint16_t h) {
+static inline float from_fp16(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000u) << 16, m = h & 0x3ffu;
   std::uint32_t e = (h >> 10) & 0x1fu;
   if (e == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | m << 13);
@@ -25,7 +25,7 @@ inline float from_fp16(std::uint16_t h) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) | sign);
 }
 
-inline std::uint16_t to_fp16(float x) {
+static inline std::uint16_t to_fp16(float x) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x), a = u & 0x7fffffffu;
   const auto sign = static_cast<std::uint16_t>((u >> 16) & 0x8000u);
   if (a > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);

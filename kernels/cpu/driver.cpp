@@ -17,12 +17,17 @@
 namespace gdn::cpu {
 namespace {
 
+constexpr std::align_val_t kLine{64};
+struct Release {
+  void operator()(float* p) const { ::operator delete(p, kLine); }
+};
+
 struct Plan {
   gdn_problem problem;
   Method method;
   int threads = 1;
   std::size_t per_thread = 0;                      // floats
-  std::vector<float> memory;
+  std::unique_ptr<float, Release> memory;
 };
 
 int say(char* message, std::size_t size, int status, const std::string& text) {
@@ -45,6 +50,9 @@ int thread_number() {
   return 0;
 #endif
 }
+
+// Parts begin on cache lines: Eigen's sums may depend on where data sits.
+std::int64_t aligned(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
 enum class Element { f32, f16, bf16, i32, i64, unknown };
 
@@ -125,7 +133,7 @@ void one_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int64_t h
   const std::int64_t K = p.K, V = p.V, C = plan.method.rows, h = hv / (p.HV / p.H), gates = plan.method.channel_gate && p.rule == GDN_RULE_KDA ? K : 1;
   const auto part = [&](std::int64_t floats) {
     float* begin = memory;
-    memory += floats;
+    memory += aligned(floats);
     return begin;
   };
   float *S = part(K * V), *q = part(C * K), *k = part(C * K), *v = part(C * V), *g = part(C * gates), *beta = part(C), *o = part(C * V);
@@ -174,8 +182,9 @@ int create(const Method& method, const gdn_problem* problem, void** plan, char* 
     made->problem = p;
     made->method = method;
     made->threads = static_cast<int>(std::min<std::int64_t>(thread_limit(), p.N * p.HV));
-    made->per_thread = static_cast<std::size_t>(K * V + 2 * C * K + 2 * C * V + C * gates + C) + method.workspace(K, V);
-    made->memory.resize(made->per_thread * static_cast<std::size_t>(made->threads));
+    made->per_thread = static_cast<std::size_t>(aligned(K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) +
+                                                aligned(static_cast<std::int64_t>(method.workspace(K, V))));
+    made->memory.reset(static_cast<float*>(::operator new(made->per_thread * static_cast<std::size_t>(made->threads) * sizeof(float), kLine)));
     *plan = made.release();
   } catch (const std::bad_alloc&) {
     return say(message, size, GDN_ERROR, "out of memory");
@@ -215,7 +224,7 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
   for (std::int64_t i = 0; i < heads; ++i) {
     const auto n = static_cast<std::size_t>(i / p.HV);
     one_head(plan, t, i / p.HV, i % p.HV, offsets[n], offsets[n + 1],
-             plan.memory.data() + plan.per_thread * static_cast<std::size_t>(thread_number()));
+             plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread_number()));
   }
   return GDN_OK;
 }

@@ -47,7 +47,7 @@ void block(const Block& b) {
 }
 
 constexpr Method kFp32{64, false, false, true, workspace, block};
-constexpr Method kBf16{64, true, true, true, workspace, block};
+constexpr Method kBf16{64, false, true, true, workspace, block};
 
 template <const Method& method>
 int create_with(const gdn_problem* problem, void** plan, char* message, std::size_t size) {

@@ -116,7 +116,7 @@ std::string with_io(std::string text, const std::string& io) {
   return text.replace(text.find("{io}"), 4, io);
 }
 
-const std::vector<std::string> kCpu{"cpu_recurrent_fp32", "cpu_recurrent_bf16"};
+const std::vector<std::string> kCpu{"cpu_chunk_bf16", "cpu_chunk_fp32", "cpu_recurrent_bf16", "cpu_recurrent_fp32"};
 
 }  // namespace
 

@@ -1,0 +1,17 @@
+// The chunkwise block functions of each instruction set they are compiled for.
+#pragma once
+#include "kernels/cpu/driver.h"
+
+namespace gdn::cpu {
+
+struct ChunkFunctions {
+  void (*fp32)(const Block&);
+  void (*bf16)(const Block&);
+};
+
+namespace portable { extern const ChunkFunctions kChunkFunctions; }
+#ifdef GDN_HAVE_AVX2
+namespace avx2 { extern const ChunkFunctions kChunkFunctions; }
+#endif
+
+}  // namespace gdn::cpu
