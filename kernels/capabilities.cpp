@@ -114,7 +114,8 @@ std::string number(double x) {
   return b;
 }
 
-// Least or greatest value that tokens of a sequence have (rows past the last sequence are nobody's).
+// Least or greatest value that tokens of a sequence have (rows past the last sequence are nobody's). NaN and +inf are
+// planted on purpose and are no matter of a domain.
 double extreme(const Run& run, const char* tensor, bool least) {
   const auto t = run.inputs.find(tensor);
   double best = least ? 0 : -std::numeric_limits<double>::infinity();
@@ -122,7 +123,7 @@ double extreme(const Run& run, const char* tensor, bool least) {
   const std::int64_t count = t->second.size() / t->second.shape[0] * std::min(run.problem.tokens(), t->second.shape[0]);
   for (std::int64_t i = 0; i < count; ++i) {
     const double x = t->second.at(i);
-    if (least ? x < best : x > best) best = x;     // NaN never is
+    if (least ? x < best : x > best && !std::isinf(x)) best = x;
   }
   return best;
 }

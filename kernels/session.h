@@ -65,8 +65,12 @@ struct Execution {
 // number in some formats, so each dtype has its own pattern).
 std::uint64_t poison_bits(DType t);
 
-// timeout: of one call. start: of a process adapter up to its declaration (importing a framework takes seconds).
-struct SessionOptions { double timeout_seconds = 60; int threads = 0; double start_seconds = 120; };
+struct SessionOptions {
+  double timeout_seconds = 60;                     // of one call
+  int threads = 0;                                 // 0: as the environment says
+  double start_seconds = 120;                      // of a worker or adapter up to its declaration (importing a framework takes seconds)
+  std::uint64_t memory_bytes = 0;                  // address space of a kernel's process; 0: the memory of the machine
+};
 
 class KernelSession {
  public:
@@ -75,7 +79,9 @@ class KernelSession {
   // Runs all calls of the run (Problem::split), handing states over. Never throws for what the kernel does.
   virtual Execution run(const Run& run, const std::string& case_id) = 0;
 };
-// In a child process (gdn-cts worker), tensors in shared memory between guard pages.
+// In a child process (worker.h), tensors in shared memory between guard pages. Throw std::invalid_argument, one line,
+// when the kernel cannot be loaded or its declarations do not parse. GDN_CTS_PROGRAM names the program that serves as
+// worker where the caller's own does not call run_as_worker.
 std::unique_ptr<KernelSession> open_builtin(const std::string& name, const SessionOptions& o);
 std::unique_ptr<KernelSession> open_plugin(const std::string& library, const std::string& kernel, const SessionOptions& o);
 // COMMAND started once; JSON request per line, HDF5 for tensors (tools/adapters/README.md).

@@ -1,7 +1,18 @@
 // Threads, strided tensors and dtypes of the CPU kernels; see driver.h.
 #include "kernels/cpu/driver.h"
 
-#ifdef _OPENMP
+// The thread sanitizer cannot see inside libgomp: there, plain threads take its place.
+#if defined(__SANITIZE_THREAD__)
+#define GDN_PLAIN_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GDN_PLAIN_THREADS 1
+#endif
+#endif
+#ifdef GDN_PLAIN_THREADS
+#include <atomic>
+#include <thread>
+#elif defined(_OPENMP)
 #include <omp.h>
 #endif
 
@@ -36,18 +47,31 @@ int say(char* message, std::size_t size, int status, const std::string& text) {
 }
 
 int thread_limit() {
-#ifdef _OPENMP
+#if defined(GDN_PLAIN_THREADS)
+  return 3;
+#elif defined(_OPENMP)
   return omp_get_max_threads();
 #else
   return 1;
 #endif
 }
 
-int thread_number() {
-#ifdef _OPENMP
-  return omp_get_thread_num();
+// f(i, thread) for i < n, thread < threads.
+template <class F>
+void parallel(int threads, std::int64_t n, F f) {
+#if defined(GDN_PLAIN_THREADS)
+  std::atomic<std::int64_t> next{0};
+  std::vector<std::thread> team;
+  for (int t = 0; t < threads; ++t)
+    team.emplace_back([&, t] {
+      for (std::int64_t i; (i = next++) < n;) f(i, t);
+    });
+  for (std::thread& t : team) t.join();
+#elif defined(_OPENMP)
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::int64_t i = 0; i < n; ++i) f(i, omp_get_thread_num());
 #else
-  return 0;
+  for (std::int64_t i = 0; i < n; ++i) f(i, 0);
 #endif
 }
 
@@ -217,15 +241,10 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
     if (offsets.front() != 0 || offsets.back() > p.T || !std::is_sorted(offsets.begin(), offsets.end()))
       return say(message, size, GDN_ERROR, "cu_seqlens does not rise from 0 to at most T");
   }
-  const std::int64_t heads = p.N * p.HV;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) num_threads(plan.threads)
-#endif
-  for (std::int64_t i = 0; i < heads; ++i) {
+  parallel(plan.threads, p.N * p.HV, [&](std::int64_t i, int thread) {
     const auto n = static_cast<std::size_t>(i / p.HV);
-    one_head(plan, t, i / p.HV, i % p.HV, offsets[n], offsets[n + 1],
-             plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread_number()));
-  }
+    one_head(plan, t, i / p.HV, i % p.HV, offsets[n], offsets[n + 1], plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
+  });
   return GDN_OK;
 }
 

@@ -1,106 +1,20 @@
 // Built-in kernels: registered, and exactly right on inputs for which fp32 arithmetic is exact; the C ABI in C and C++.
-#include <cmath>
-#include <limits>
+#include <cstddef>
+#include <cstring>
 
+#include "kernels/call_image.h"
+#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/convert.h"
 #include "kernels/registry.h"
 #include "kernels/session.h"
-#include "reference/head.h"
-#include "reference/rng.h"
+#include "reference/format.h"
 #include "suites/self/catch.h"
+#include "suites/self/exact_run.h"
 
 using namespace gdn;
+using namespace gdn::exact;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// Small integers and powers of two in every tensor, one-hot keys with beta in {0,1}, gates 0 or a reset: the state
-// stays a table of small integers, so every format and every order of summation gives the same numbers.
-Run exact_run(const std::string& text, std::uint64_t seed = 1, double reset = -1000) {
-  Run run;
-  run.problem = parse_problem(text);
-  const Problem& p = run.problem;
-  const std::int64_t rows = p.tokens() + p.padding;
-  const auto fill = [&](const char* name, DType t, std::vector<std::int64_t> shape, auto value) {
-    Tensor x(t, std::move(shape));
-    const Random random(seed, name);
-    for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, value(random, i));
-    run.inputs.emplace(name, std::move(x));
-  };
-  const auto integer = [](const Random& r, std::int64_t i) { return static_cast<double>(r.below(static_cast<std::uint64_t>(i), 9)) - 4; };
-  fill("q", p.io, {rows, p.heads, p.key_dim}, integer);
-  const Random slot(seed, "slot");
-  fill("k", p.io, {rows, p.heads, p.key_dim}, [&](const Random&, std::int64_t i) {
-    const auto row = static_cast<std::uint64_t>(i / p.key_dim);
-    return slot.below(row, static_cast<std::uint64_t>(std::min<std::int64_t>(p.key_dim, 5))) == static_cast<std::uint64_t>(i % p.key_dim) ? 1.0 : 0.0;
-  });
-  fill("v", p.io, {rows, p.value_heads, p.value_dim}, integer);
-  const bool gated = p.rule != Rule::delta && p.rule != Rule::linear;
-  std::vector<std::int64_t> gates{rows, p.value_heads};
-  if (p.rule == Rule::kda) gates.push_back(p.key_dim);
-  if (gated) fill("g", p.gate, gates, [&](const Random& r, std::int64_t i) { return r.below(static_cast<std::uint64_t>(i), 12) == 0 ? reset : 0.0; });
-  if (p.rule != Rule::retention && p.rule != Rule::linear)
-    fill("beta", p.beta, {rows, p.value_heads}, [](const Random& r, std::int64_t i) { return static_cast<double>(r.below(static_cast<std::uint64_t>(i), 2)); });
-  if (p.initial_state) fill("h0", p.state, {p.sequences(), p.value_heads, p.key_dim, p.value_dim}, integer);
-  Tensor cu(DType::i64, {p.sequences() + 1});
-  for (std::int64_t n = 0; n <= p.sequences(); ++n) cu.set(n, static_cast<double>(p.offsets()[static_cast<std::size_t>(n)]));
-  run.inputs.emplace("cu_seqlens", std::move(cu));
-  // Rows past the last sequence are nobody's.
-  for (auto& [name, t] : run.inputs)
-    if (name == "q" || name == "k" || name == "v" || name == "g" || name == "beta")
-      for (std::int64_t i = t.size() / std::max<std::int64_t>(rows, 1) * p.tokens(); i < t.size(); ++i) t.set(i, std::nan(""));
-  return run;
-}
-
-// The recurrence of the accuracy standard, clause 1.1, in double.
-TensorSet expected(const Run& run) {
-  const Problem& p = run.problem;
-  const std::int64_t K = p.key_dim, V = p.value_dim;
-  Tensor o(p.io, {p.tokens() + p.padding, p.value_heads, V}), ht(p.state, {p.sequences(), p.value_heads, K, V});
-  const bool delta = p.rule == Rule::gated_delta || p.rule == Rule::delta || p.rule == Rule::kda;
-  for (std::int64_t n = 0; n < p.sequences(); ++n)
-    for (std::int64_t hv = 0; hv < p.value_heads; ++hv) {
-      const HeadInputs in = head_inputs(run, n, hv);
-      std::vector<double> S(static_cast<std::size_t>(K * V));
-      for (std::size_t i = 0; i < in.h0.size(); ++i) S[i] = in.h0[i];
-      for (std::int64_t t = 0; t < in.T; ++t)
-        for (std::int64_t c = 0; c < V; ++c) {
-          double r = 0, y = 0;
-          for (std::int64_t d = 0; d < K; ++d) {
-            const std::size_t gate = static_cast<std::size_t>(p.rule == Rule::kda ? t * K + d : t);
-            double& s = S[static_cast<std::size_t>(d * V + c)];
-            if (!in.g.empty()) s *= std::exp(static_cast<double>(in.g[gate]));
-            r += s * in.k[static_cast<std::size_t>(t * K + d)];
-          }
-          const double beta = in.beta.empty() ? 1 : in.beta[static_cast<std::size_t>(t)];
-          y = beta * (in.v[static_cast<std::size_t>(t * V + c)] - (delta ? r : 0));
-          double sum = 0;
-          for (std::int64_t d = 0; d < K; ++d) {
-            double& s = S[static_cast<std::size_t>(d * V + c)];
-            s += in.k[static_cast<std::size_t>(t * K + d)] * y;
-            sum += s * in.q[static_cast<std::size_t>(t * K + d)];
-          }
-          o.set(((p.offsets()[static_cast<std::size_t>(n)] + t) * p.value_heads + hv) * V + c, sum * in.scale);
-        }
-      for (std::int64_t i = 0; i < K * V; ++i) ht.set((n * p.value_heads + hv) * K * V + i, S[static_cast<std::size_t>(i)]);
-    }
-  TensorSet out{{"o", o}};
-  if (p.final_state) out.emplace("ht", ht);
-  return out;
-}
-
-// Number of elements that differ as numbers; rows past the last sequence must still hold poison.
-std::int64_t differing(const Run& run, const TensorSet& got, const TensorSet& want) {
-  std::int64_t count = 0;
-  for (const auto& [name, w] : want) {
-    const auto at = got.find(name);
-    if (at == got.end() || at->second.dtype != w.dtype || at->second.shape != w.shape) return -1;
-    const std::int64_t judged = name == "o" && w.shape[0] ? w.size() / w.shape[0] * run.problem.tokens() : w.size();
-    for (std::int64_t i = 0; i < w.size(); ++i)
-      count += i < judged ? !(at->second.at(i) == w.at(i)) : at->second.bits(i) != poison_bits(w.dtype);
-  }
-  return got.size() == want.size() ? count : -1;
-}
 
 const std::vector<std::string> kExactProblems{
     "prefill/n1_t1_h1_hv1_k1_v1/{io}/h0,scale=0x1p+0",
@@ -170,4 +84,356 @@ TEST_CASE("a different head, gate or state shows in these runs") {
     INFO(tensor);
     CHECK(differing(run, kernel->run(other, "").outputs, want) > 0);
   }
+}
+
+// ---- what the kernels promise, on inputs with full mantissas ----
+namespace {
+
+Run random_run(const std::string& text, std::uint64_t seed = 1) {
+  Run run = exact_run(text, seed);
+  const Problem& p = run.problem;
+  for (auto& [name, t] : run.inputs) {
+    if (name == "cu_seqlens" || t.shape[0] == 0) continue;
+    const Random random(seed, "full " + name);
+    const std::int64_t width = t.shape.back();
+    for (std::int64_t i = 0; i < t.size() / t.shape[0] * (name == "h0" ? t.shape[0] : p.tokens()); ++i) {
+      const auto u = static_cast<std::uint64_t>(i);
+      if (name == "g") t.set(i, random.below(u, 9) == 0 ? -200 : -random.uniform(u));
+      else if (name == "beta") t.set(i, 2 * random.uniform(u));
+      else t.set(i, random.normal(u) / (name == "k" ? std::sqrt(static_cast<double>(width)) : 1));
+    }
+  }
+  return run;
+}
+
+TensorSet run_of(const std::string& kernel, const Run& run, int threads = 0) {
+  SessionOptions o;
+  o.threads = threads;
+  const Execution e = open_inline(kernel, o)->run(run, "");
+  REQUIRE(e.message == "");
+  REQUIRE(e.violations.empty());
+  return e.outputs;
+}
+
+// Rows [first, first + count) along the first axis.
+Tensor rows(const Tensor& t, std::int64_t first, std::int64_t count) {
+  auto shape = t.shape;
+  const std::size_t bytes = t.data.size() / static_cast<std::size_t>(shape[0]);
+  shape[0] = count;
+  Tensor r(t.dtype, shape);
+  std::memcpy(r.data.data(), t.data.data() + static_cast<std::size_t>(first) * bytes, r.data.size());
+  return r;
+}
+
+// Columns [first, first + count) along the last axis.
+Tensor columns(const Tensor& t, std::int64_t first, std::int64_t count) {
+  auto shape = t.shape;
+  const std::int64_t width = shape.back();
+  shape.back() = count;
+  Tensor r(t.dtype, shape);
+  for (std::int64_t i = 0; i < r.size(); ++i) r.set_bits(i, t.bits(i / count * width + first + i % count));
+  return r;
+}
+
+bool promises(const std::string& kernel, bool Properties::*property) { return open_inline(kernel, {})->info().properties.*property; }
+
+}  // namespace
+
+TEST_CASE("the same bits at any number of threads and in a second run") {
+  const Run run = random_run("prefill/n5_t70+0+130+1+64_h2_hv6_k33_v19/fp32/h0,pad=1");
+  for (const std::string& name : kCpu) {
+    REQUIRE(promises(name, &Properties::deterministic));
+    const TensorSet one = run_of(name, run, 1);
+    for (const int threads : {1, 2, 3, 7}) CHECK(run_of(name, run, threads) == one);
+  }
+}
+
+TEST_CASE("shape_invariant: sequences, heads, columns and aligned splits alone give the same bits") {
+  const std::string tail = "_h1_hv2_k20_v37/fp32/h0";
+  const Run all = random_run("prefill/n3_t70+130+7" + tail);
+  for (const std::string& name : kCpu) {
+    if (!promises(name, &Properties::shape_invariant)) continue;
+    INFO(name);
+    const TensorSet whole = run_of(name, all);
+    Run second = all, narrow = all, split = all;
+    second.problem = parse_problem("prefill/n1_t130" + tail);
+    for (auto& [tensor, t] : second.inputs)
+      t = tensor == "h0" ? rows(t, 1, 1) : tensor == "cu_seqlens" ? exact_run(to_string(second.problem)).inputs.at("cu_seqlens") : rows(t, 70, 130);
+    const TensorSet alone = run_of(name, second);
+    CHECK(alone.at("o") == rows(whole.at("o"), 70, 130));
+    CHECK(alone.at("ht") == rows(whole.at("ht"), 1, 1));
+    narrow.problem = parse_problem("prefill/n3_t70+130+7_h1_hv2_k20_v3/fp32/h0");
+    narrow.inputs.at("v") = columns(all.inputs.at("v"), 30, 3);
+    narrow.inputs.at("h0") = columns(all.inputs.at("h0"), 30, 3);
+    const TensorSet slice = run_of(name, narrow);
+    CHECK(slice.at("o") == columns(whole.at("o"), 30, 3));
+    CHECK(slice.at("ht") == columns(whole.at("ht"), 30, 3));
+    split.problem.split = {64};
+    CHECK(run_of(name, split) == whole);
+  }
+}
+
+TEST_CASE("the recurrent kernels do not care where a run is cut") {
+  Run run = random_run("prefill/n2_t70+9_h1_hv2_k20_v5/bf16/h0");
+  for (const char* name : {"cpu_recurrent_fp32", "cpu_recurrent_bf16"}) {
+    run.problem.split.clear();
+    const TensorSet whole = run_of(name, run);
+    run.problem.split = {1, 8, 9, 50};
+    CHECK(run_of(name, run) == whole);
+  }
+}
+
+TEST_CASE("masks_select: what is not finite reaches neither earlier rows nor other channels") {
+  const Run clean = random_run("prefill/n2_t70+66_h1_hv2_k20_v37/fp32/h0");
+  const std::int64_t t0 = 37, V = 37, HV = 2, K = 20;
+  for (const std::string& name : kCpu) {
+    REQUIRE(promises(name, &Properties::masks_select));
+    const TensorSet want = run_of(name, clean);
+    for (const double bad : {std::nan(""), kInf, -kInf})
+      for (const char* tensor : {"q", "k", "v", "g", "beta"}) {
+        Run run = clean;
+        Tensor& t = run.inputs.at(tensor);
+        const std::int64_t row = t.size() / t.shape[0];
+        t.set(t0 * row + std::min<std::int64_t>(row - 1, 5), bad);
+        if (std::string(tensor) == "g" && bad < 0) continue;  // legal
+        const TensorSet got = run_of(name, run);
+        std::int64_t before = 0, other = 0, hit = 0;
+        const auto same = [](const Tensor& a, const Tensor& b, std::int64_t i) { return a.bits(i) == b.bits(i); };
+        for (std::int64_t i = 0; i < want.at("o").size(); ++i) {
+          const std::int64_t at = i / (HV * V), channel = i % V, head = i / V % HV;
+          const bool equal = same(got.at("o"), want.at("o"), i);
+          if (at < t0 || at >= 70) before += !equal;
+          else if (std::string(tensor) == "v" && (channel != 5 || head != 0)) other += !equal;
+          else if (std::string(tensor) == "q" && at != t0) other += !equal;
+          else hit += !equal;
+        }
+        if (std::string(tensor) == "v")
+          for (std::int64_t i = 0; i < HV * K * V; ++i) other += i % V == 5 && i < K * V ? 0 : !same(got.at("ht"), want.at("ht"), i);
+        for (std::int64_t i = HV * K * V; i < 2 * HV * K * V; ++i) other += !same(got.at("ht"), want.at("ht"), i);
+        INFO(name << " " << tensor << " " << bad);
+        CHECK(before == 0);
+        CHECK(other == 0);
+        CHECK(hit > 0);
+      }
+  }
+}
+
+TEST_CASE("gates: a reset hides everything before it, and a huge gate no later one") {
+  for (const std::string& name : kCpu)
+    for (const double reset : {-105.0, -1e4, -1e30, -kInf}) {
+      Run run = random_run("prefill/n1_t60_h1_hv1_k20_v5/fp32/h0");
+      run.inputs.at("g").set(32, reset);
+      Run after = run;                             // tokens from the reset on, from nothing
+      after.problem = parse_problem("prefill/n1_t28_h1_hv1_k20_v5/fp32/h0");
+      for (auto& [tensor, t] : after.inputs)
+        if (tensor == "h0") t = Tensor(t.dtype, t.shape);
+        else if (tensor == "cu_seqlens") t.set(1, 28);
+        else t = rows(t, 32, 28);
+      INFO(name << " " << reset);
+      const TensorSet whole = run_of(name, run), fresh = run_of(name, after);
+      if (promises(name, &Properties::shape_invariant)) {
+        // -105 is within fp32 a reset too: its decay rounds to 0.
+        CHECK(rows(whole.at("o"), 32, 28) == fresh.at("o"));
+        CHECK(whole.at("ht") == fresh.at("ht"));
+      }
+      for (std::int64_t i = 0; i < whole.at("o").size(); ++i) CHECK(std::isfinite(whole.at("o").at(i)));
+    }
+}
+
+TEST_CASE("strides are honoured and memory between the elements is left alone") {
+  const Run run = random_run("prefill/n2_t66+5_h2_hv4_k6_v7/bf16/h0");
+  const Problem& p = run.problem;
+  const TensorSet outputs{{"o", Tensor(p.io, {p.tokens(), 4, 7})}, {"ht", Tensor(p.state, {2, 4, 6, 7})}};
+  const CallImage image = make_image({}, run, run.inputs, outputs, 64, 4096);
+  for (const std::string& name : kCpu) {
+    const TensorSet want = run_of(name, run);
+    // Axes stored in reverse order, every element two elements apart from the next.
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<std::vector<std::int64_t>> shapes, strides;
+    std::vector<gdn_tensor> tensors;
+    for (const PlacedTensor& x : image.tensors) {
+      const bool input = !x.writable;
+      const Tensor filled = input ? run.inputs.at(x.name) : Tensor(x.dtype, x.shape);
+      const std::size_t w = size_of(x.dtype);
+      memory.emplace_back(filled.data.size() * 2 + w, std::byte{0xee});
+      shapes.push_back(x.shape);
+      std::vector<std::int64_t> s(x.shape.size());
+      std::int64_t step = x.name == "cu_seqlens" ? 1 : 2;
+      for (std::size_t d = 0; d < s.size(); ++d) {
+        s[d] = step;
+        step *= x.shape[d];
+      }
+      strides.push_back(s);
+      for (std::int64_t i = 0; i < filled.size() && input; ++i) {
+        std::int64_t rest = i, at = 0;
+        for (std::size_t d = s.size(); d-- > 0;) {
+          at += rest % x.shape[d] * s[d];
+          rest /= x.shape[d];
+        }
+        std::memcpy(memory.back().data() + w + static_cast<std::size_t>(at) * w, filled.data.data() + static_cast<std::size_t>(i) * w, w);
+      }
+    }
+    for (std::size_t i = 0; i < image.tensors.size(); ++i) {
+      const PlacedTensor& x = image.tensors[i];
+      tensors.push_back({sizeof(gdn_tensor), x.role, x.writable,
+                         {memory[i].data(), {GDN_DEVICE_CPU, 0}, static_cast<std::int32_t>(x.shape.size()), dl_dtype(x.dtype), shapes[i].data(),
+                          strides[i].data(), size_of(x.dtype)}});
+    }
+    const gdn_kernel& kernel = *find_builtin(name);
+    void* plan = nullptr;
+    char message[200] = "";
+    const gdn_call call{sizeof(gdn_call), &image.problem, tensors.data(), static_cast<std::int32_t>(tensors.size()), 0, nullptr};
+    REQUIRE(kernel.create(&image.problem, &plan, message, sizeof message) == GDN_OK);
+    REQUIRE(kernel.run(plan, &call, message, sizeof message) == GDN_OK);
+    kernel.destroy(plan);
+    for (std::size_t n = 0; n < image.tensors.size(); ++n) {
+      const PlacedTensor& x = image.tensors[n];
+      if (!x.writable) continue;
+      const std::size_t w = size_of(x.dtype);
+      std::vector<std::byte> expected_bytes(memory[n].size(), std::byte{0xee});
+      const Tensor& t = want.at(x.name);
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        std::int64_t rest = i, at = 0;
+        for (std::size_t d = x.shape.size(); d-- > 0;) {
+          at += rest % x.shape[d] * strides[n][d];
+          rest /= x.shape[d];
+        }
+        std::memcpy(expected_bytes.data() + w + static_cast<std::size_t>(at) * w, t.data.data() + static_cast<std::size_t>(i) * w, w);
+      }
+      INFO(name << " " << x.name);
+      CHECK(memory[n] == expected_bytes);
+    }
+  }
+}
+
+TEST_CASE("wrong calls are answered with an error, not with results") {
+  const Run run = exact_run("prefill/n2_t6+5_h2_hv4_k6_v7/bf16/h0");
+  const auto answer = [&](auto change) {
+    Run wrong = run;
+    TensorSet outputs{{"o", Tensor(DType::bf16, {11, 4, 7})}};
+    change(wrong.inputs, outputs);
+    const CallImage image = make_image({}, run, wrong.inputs, outputs, 64, 4096);
+    std::vector<std::byte> arena(image.size + 64);
+    std::byte* base = arena.data() + (64 - reinterpret_cast<std::uintptr_t>(arena.data()) % 64);
+    fill_image(image, wrong.inputs, base);
+    std::vector<std::byte*> data;
+    for (const PlacedTensor& t : image.tensors) data.push_back(base + t.begin);
+    return invoke(*find_builtin("cpu_chunk_bf16"), image, data).message;
+  };
+  CHECK(answer([](TensorSet&, TensorSet&) {}) == "");
+  CHECK(answer([](TensorSet& in, TensorSet&) { in.erase("g"); }) == "g is missing");
+  CHECK(answer([](TensorSet&, TensorSet& out) { out.clear(); }) == "o is missing");
+  CHECK(answer([](TensorSet& in, TensorSet&) { in["k"] = Tensor(DType::bf16, {11, 2, 7}); }) == "k has the wrong shape");
+  CHECK(answer([](TensorSet& in, TensorSet&) { in["v"] = Tensor(DType::e4m3, {11, 4, 7}); }) == "v has a dtype this kernel does not take");
+  CHECK(answer([](TensorSet& in, TensorSet&) { in["cu_seqlens"] = Tensor(DType::i32, {3}); }) == "");
+  CHECK(answer([](TensorSet& in, TensorSet&) { in["cu_seqlens"].set(1, 12); }) == "cu_seqlens does not rise from 0 to at most T");
+  CHECK(answer([](TensorSet& in, TensorSet&) { in["cu_seqlens"].set(2, 12); }) == "cu_seqlens does not rise from 0 to at most T");
+}
+
+TEST_CASE("fast conversions are those of reference/format.h") {
+  for (std::uint32_t h = 0; h < 65536; ++h) {
+    const auto bits = static_cast<std::uint16_t>(h);
+    const double b = decode(h, Format::bf16), f = decode(h, Format::fp16);
+    const float fb = cpu::from_bf16(bits), ff = cpu::from_fp16(bits);
+    if (!(std::isnan(b) ? std::isnan(fb) : fb == b && std::signbit(fb) == std::signbit(b))) FAIL("from_bf16 " << h);
+    if (!(std::isnan(f) ? std::isnan(ff) : ff == f && std::signbit(ff) == std::signbit(f))) FAIL("from_fp16 " << h);
+  }
+  // Every upper half with lower halves around every place where a bf16 or an fp16 rounding could turn.
+  for (std::uint32_t top = 0; top < 65536; ++top)
+    for (const std::uint32_t low : {0x0000u, 0x0001u, 0x0fffu, 0x1000u, 0x1001u, 0x2fffu, 0x3000u, 0x3001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const float x = std::bit_cast<float>(top << 16 | low);
+      if (encode(x, Format::bf16) != cpu::to_bf16(x) && !std::isnan(x)) FAIL("to_bf16 " << x);
+      if (encode(x, Format::fp16) != cpu::to_fp16(x) && !std::isnan(x)) FAIL("to_fp16 " << x);
+      if (std::isnan(x)) {
+        if (!std::isnan(cpu::from_bf16(cpu::to_bf16(x))) || !std::isnan(cpu::from_fp16(cpu::to_fp16(x)))) FAIL("NaN lost " << top);
+      } else if (std::bit_cast<std::uint32_t>(cpu::round_bf16(x)) != static_cast<std::uint32_t>(cpu::to_bf16(x)) << 16) {
+        FAIL("round_bf16 " << x);
+      }
+    }
+}
+
+#ifdef GDN_HAVE_AVX2
+TEST_CASE("the ordered products give the same bits with and without AVX2") {
+  if (!__builtin_cpu_supports("avx2")) return;
+  for (const auto [rows_, K, V] : {std::array<std::int64_t, 3>{64, 32, 40}, {63, 5, 7}, {1, 1, 1}, {18, 21, 9}}) {
+    const std::size_t work = 200000;
+    std::vector<float> q(64 * 32), k(q), v(64 * 40), g(64), beta(64), S(32 * 40), memory(work), o(64 * 40);
+    const Random random(7, "block");
+    std::uint64_t i = 0;
+    for (auto* x : {&q, &k, &v, &S})
+      for (float& y : *x) y = cpu::round_bf16(static_cast<float>(random.normal(i++)));
+    for (float& y : g) y = static_cast<float>(-random.uniform(i++));
+    for (float& y : beta) y = static_cast<float>(random.uniform(i++));
+    std::vector<float> S2 = S, o2 = o;
+    const cpu::Block block{rows_, K, V, 0.25f, true, false, q.data(), k.data(), v.data(), g.data(), beta.data(), S.data(), o.data(), memory.data()};
+    cpu::portable::kChunkFunctions.bf16(block);
+    cpu::Block again = block;
+    again.S = S2.data();
+    again.o = o2.data();
+    cpu::avx2::kChunkFunctions.bf16(again);
+    CHECK(std::memcmp(S.data(), S2.data(), S.size() * 4) == 0);
+    CHECK(std::memcmp(o.data(), o2.data(), o.size() * 4) == 0);
+  }
+}
+#endif
+
+TEST_CASE("tensors of the ABI are laid out as DLPack 1.x lays them out") {
+  STATIC_REQUIRE(sizeof(gdn_dtype) == 4);
+  STATIC_REQUIRE(sizeof(gdn_device) == 8);
+  if constexpr (sizeof(void*) == 8) {
+    STATIC_REQUIRE(sizeof(gdn_dltensor) == 48);
+    STATIC_REQUIRE(offsetof(gdn_dltensor, device) == 8);
+    STATIC_REQUIRE(offsetof(gdn_dltensor, ndim) == 16);
+    STATIC_REQUIRE(offsetof(gdn_dltensor, dtype) == 20);
+    STATIC_REQUIRE(offsetof(gdn_dltensor, shape) == 24);
+    STATIC_REQUIRE(offsetof(gdn_dltensor, strides) == 32);
+    STATIC_REQUIRE(offsetof(gdn_dltensor, byte_offset) == 40);
+  }
+  for (int i = 0; i < 8; ++i) CHECK(from_dl(dl_dtype(static_cast<DType>(i))) == static_cast<DType>(i));
+  CHECK_THROWS_AS(from_dl({5, 64, 1}), std::invalid_argument);
+}
+
+TEST_CASE("capabilities: what is not listed is not claimed") {
+  const Capabilities c = parse_capabilities("ops=prefill;io=bf16,fp32;state=fp32;K=64,128;V=1..512;ratio=1..8;varlen;h0;g_min=-80;beta_max=1;align=16");
+  CHECK(c.varlen);
+  CHECK(c.h0);
+  CHECK_FALSE(c.ht);
+  CHECK_FALSE(c.empty);
+  CHECK(c.key_dims == std::vector<std::int64_t>{64, 128});
+  CHECK(c.g_min == -80);
+  CHECK(parse_capabilities("g_min=-inf").g_min == 0);
+  CHECK(parse_capabilities("").empty);
+  for (const char* wrong : {"io=int32", "io=", "K=0..4", "K=9..4", "K=x", "speed=3", "fast", "g_min=1", "align=3", "rules=magic", "beta_max=nan"})
+    CHECK_THROWS_AS(parse_capabilities(wrong), std::invalid_argument);
+  CHECK_THROWS_WITH(parse_capabilities("fast"), "capabilities: unknown flag 'fast' (flags: varlen, h0, ht, noht, empty, equal_kv)");
+  CHECK(parse_properties("masks_select;deterministic").masks_select);
+  CHECK_FALSE(parse_properties("masks_select").deterministic);
+  CHECK_THROWS_AS(parse_properties("fast"), std::invalid_argument);
+}
+
+TEST_CASE("a run outside the declared domain is refused with what and the limit") {
+  const auto reason = [](const char* capabilities, const std::string& problem, double reset = -1000) {
+    return unsupported_reason(parse_capabilities(capabilities), parse_contract("fp32-recurrent"), exact_run(problem, 1, reset));
+  };
+  const std::string usual = "prefill/n1_t40_h1_hv2_k8_v4/bf16/h0";
+  CHECK(reason("io=bf16;h0;ht", usual) == "");
+  CHECK(reason("io=fp32;h0;ht", usual) == "io=bf16 not in declared io=fp32");
+  CHECK(reason("K=64,128;h0;ht", usual) == "K=8 not in declared K=64,128");
+  CHECK(reason("V=5..512;h0;ht", usual) == "V=4 not in declared V=5..512");
+  CHECK(reason("ratio=1..1;h0;ht", usual) == "ratio=2 not in declared ratio=1..1");
+  CHECK(reason("equal_kv;h0;ht", usual) == "K=8 differs from V=4, declared equal_kv");
+  CHECK(reason("ht", usual) == "an initial state, h0 not declared");
+  CHECK(reason("h0", usual) == "a final state, ht not declared");
+  CHECK(reason("ht", "prefill/n1_t40_h1_hv2_k8_v4/bf16/split=7") == "an initial state, h0 not declared");
+  CHECK(reason("h0", "prefill/n1_t40_h1_hv2_k8_v4/bf16/noht") == "");
+  CHECK(reason("h0;ht", "prefill/n2_t40+3_h1_hv2_k8_v4/bf16") == "sequences of different lengths, varlen not declared");
+  CHECK(reason("h0;ht", "prefill/n1_t40_h1_hv2_k8_v4/bf16/pad=1") == "sequences of different lengths, varlen not declared");
+  CHECK(reason("h0;ht;varlen", "prefill/n2_t40+0_h1_hv2_k8_v4/bf16") == "a sequence without tokens, empty not declared");
+  CHECK(reason("h0;ht;varlen", "prefill/n2_t40+3_h1_hv2_k8_v4/bf16/split=5") == "a sequence without tokens, empty not declared");
+  CHECK(reason("g_min=-80;h0;ht", usual) == "g=-1000 below declared g_min=-80");
+  CHECK(reason("g_min=-80;h0;ht", usual, -kInf) == "g=-inf below declared g_min=-80");
+  CHECK(reason("beta_max=0.5;h0;ht", usual) == "beta=1 above declared beta_max=0.5");
+  CHECK(reason("h0;ht", "prefill/n1_t4_h1_hv1_k8_v4/bf16/rule=delta") == "rules=delta not in declared rules=gated_delta");
+  CHECK(unsupported_reason(parse_capabilities(""), parse_contract("fp32-chunk;gate_sum=prefix_seq;g_min=-50"), exact_run(usual)) ==
+        "g=-1000 below declared g_min=-50");
 }
