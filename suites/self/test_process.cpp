@@ -302,6 +302,45 @@ TEST_CASE("what an adapter does wrong on one case leaves the others alone") {
   CHECK(fs::is_empty(temporaries.path));
 }
 
+TEST_CASE("the Python package: conventions, refusals, errors, prints, changed inputs") {
+  if (!have_h5py()) return;
+  OwnTemporaries temporaries;
+  const std::string program = temporaries.path + "/adapter.py";
+  std::ofstream(program) << R"(
+import numpy as np
+from gdn_cts_adapter import NotSupported, round_output, serve
+def run(problem, q, k, v, g, beta, scale, h0, cu_seqlens):
+    print("to stdout")
+    assert v.shape[:2] == (len(problem.lengths), problem.lengths[0]) and cu_seqlens is None and scale == 0.5
+    if problem.lengths[0] == 3: raise NotSupported("three tokens")
+    if problem.lengths[0] == 4: raise ValueError("four\ntokens")
+    if problem.lengths[0] == 5: k += 1
+    return round_output(problem, v.astype(np.float64) * (1 + 2.0**-30)), h0
+serve(run, {"name": "batched", "convention": "layout=BTHD", "contract": "fp32-recurrent", "capabilities": "h0;ht", "module": lambda: "a.b"})
+)";
+  auto session = open_process("PYTHONPATH=" + quoted(kSource + "/tools/adapters") + " " + kPython + " " + quoted(program), impatient());
+  const auto run = [&](int tokens) {
+    const Run r = make_run("prefill/n2_t" + std::to_string(tokens) + "_h1_hv2_k4_v5/bf16/h0");
+    Execution e = session->run(r, "typical:x:1");
+    if (e.outcome == Outcome::ok) {
+      CHECK(e.outputs.at("o") == r.inputs.at("v"));
+      CHECK(e.outputs.at("ht") == r.inputs.at("h0"));
+    }
+    return e;
+  };
+  CHECK(run(2).violations.empty());
+  CHECK(session->info().module == "a.b");
+  CHECK(run(3).outcome == Outcome::not_supported);
+  CHECK(run(3).message == "three tokens");
+  CHECK(run(4).outcome == Outcome::error);
+  CHECK(run(4).message == "ValueError: four tokens (adapter.py:8)");
+  CHECK(run(5).violations == std::vector<std::string>{"input k changed"});
+
+  std::ofstream(program) << "from gdn_cts_adapter import serve\ndef d():\n  import no_such_module\nserve(None, d)\n";
+  contains(opening_fails("PYTHONPATH=" + quoted(kSource + "/tools/adapters") + " " + kPython + " " + quoted(program)),
+           "its declaration: ModuleNotFoundError: No module named 'no_such_module' (adapter.py:3)");
+}
+
 TEST_CASE("split runs hand the state over through the adapter") {
   if (!have_h5py()) return;
   OwnTemporaries temporaries;

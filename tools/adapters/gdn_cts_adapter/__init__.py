@@ -123,7 +123,7 @@ def _answer(run, request, module):
     before = {name: a.copy() for name, a in inputs.items()}
     names = ("q", "k", "v", "g", "beta")
     begin = time.perf_counter()
-    o, ht = run(problem, *(inputs.get(n) for n in names), request["scale"], inputs.get("h0"), inputs["cu_seqlens"])
+    o, ht = run(problem, *(inputs.get(n) for n in names), request["scale"], inputs.get("h0"), inputs.get("cu_seqlens"))
     seconds = time.perf_counter() - begin
     changed = [n for n, a in inputs.items() if a.tobytes() != before[n].tobytes()]
     with h5py.File(request["outputs"], "w") as f:
@@ -140,8 +140,8 @@ def serve(run, declaration):
     """Answers the suite until it closes our stdin.
 
     run(problem, q, k, v, g, beta, scale, h0, cu_seqlens) -> (o, ht). Arrays are numpy, in the declared convention;
-    bf16 arrives as float32 holding exactly the bf16 values; h0 is None when the state starts at zero; a tensor that
-    the rule fixes is None. o and ht: arrays of the values of the io and state dtype (round_output helps); ht may be
+    bf16 arrives as float32 holding exactly the bf16 values; h0 is None when the state starts at zero, cu_seqlens
+    where a batch row is a sequence, a tensor where the rule fixes it. o and ht: arrays of the values of the io and state dtype (round_output helps); ht may be
     None where problem.final_state is False. An exception is an error of that case, NotSupported its reason.
 
     declaration: dict, or a function that returns one (called when the suite asks, so that a failing import is
