@@ -36,7 +36,7 @@ double compound(double a, More... more) {
 // What the contract costs, in numbers. Terms can be switched off one by one, which is how a bound is explained.
 struct Costs {
   std::array<double, kPoints> u{}, eta{}, greatest{};
-  double arithmetic = 0, accumulate = 0, exp = 0, tiny = 0;
+  double arithmetic = 0, accumulate = 0, exp = 0, tiny = 0, products = 1;
   bool gate_sums = true;
 
   explicit Costs(const Contract& c) {
@@ -44,6 +44,8 @@ struct Costs {
       const auto p = static_cast<Point>(i);
       u[i] = unit(c, p);
       eta[i] = underflow(c, p);
+      // An operand in several terms makes several products of each.
+      if (uses(c, p)) products = std::max(products, static_cast<double>(c.at(p).terms) * c.at(p).terms);
       greatest[i] = uses(c, p) && (u[i] > 0 || eta[i] > 0) ? info(c.at(p).format).max_finite : kInfinity;
     }
     // What leaves the kernel as infinity is judged by its value, not by the bound; toward zero it saturates instead.
@@ -59,7 +61,7 @@ struct Costs {
   double at(Point p) const { return u[static_cast<std::size_t>(p)]; }
   double underflow_at(Point p) const { return eta[static_cast<std::size_t>(p)]; }
   double gamma(Index n) const {
-    const double x = static_cast<double>(n) * accumulate;
+    const double x = static_cast<double>(n) * products * accumulate;
     return x < 0.5 ? x / (1 - x) : kInfinity;
   }
   // Error of x + dx once stored at p.
@@ -198,15 +200,15 @@ class Bound {
   }
 
   // Exact decay e^x of an exponent known within w: largest error of the computed one, exp and store included.
-  // `top` is the greatest exponent that the algorithm can produce (0 when its sums never increase).
-  double decay_error(double x, double w, double top) const {
+  // exps: how many exponentials may make it up. `top` is the greatest exponent that the algorithm can produce (0 when its sums never increase).
+  double decay_error(double x, double w, double top, int exps = 1) const {
     const double most = x + w < top ? x + w : top;
     const double upper = most > 700 ? kInfinity : exp_portable(most);
     const double loss = w < 1e-4 ? w : 1 - exp_portable(-w);       // 1 - e^-w <= w
-    const double d = no_nan(upper * loss) + e_.exp * upper + std::max(e_.tiny, e_.underflow_at(Point::D));
+    const double d = no_nan(upper * loss) + exps * e_.exp * upper + std::max(e_.tiny, e_.underflow_at(Point::D));
     return d + e_.at(Point::D) * upper;
   }
-  double decay_error_monotone(double x, double w) const { return std::min(1.0, decay_error(x, w, 0)); }
+  double decay_error_monotone(double x, double w, int exps = 1) const { return std::min(1.0, decay_error(x, w, 0, exps)); }
 
   void token(Index t, bool last) {
     const double u = e_.arithmetic, beta = beta_[size(t)], gamma = e_.gamma(K_ + 1), tiny = e_.tiny;
@@ -230,13 +232,14 @@ class Bound {
     for (Index d = 0; d < K_; ++d) {
       const double a = alpha[size(gates_ == 1 ? 0 : d)], kd = static_cast<double>(in_.k[size(t * K_ + d)]), ka = k[d];
       const double lost = ka * alpha_absolute[size(gates_ == 1 ? 0 : d)];
-      double* s = &state_[size(d * V_)];
+      double *s = &state_[size(d * V_)], *w = read.data(), *w_abs = read_abs.data(), *raw = raw_abs.data();
       if (decay_costs)
-        for (Index j = 0; j < V_; ++j) raw_abs[size(j)] += lost * std::fabs(s[j]);
+        for (Index j = 0; j < V_; ++j) raw[j] += lost * std::fabs(s[j]);
       for (Index j = 0; j < V_; ++j) {
-        s[j] *= a;
-        read[size(j)] += kd * s[j];
-        read_abs[size(j)] += ka * std::fabs(s[j]);
+        const double x = a * s[j];
+        s[j] = x;
+        w[j] += kd * x;
+        w_abs[j] += ka * std::fabs(x);
       }
     }
     const double c = growth(t), norm = k_norm_[size(t)], sum_k = delta_ ? norm * root_k_ : 0;
@@ -279,13 +282,14 @@ class Bound {
     std::fill(state_norm_.begin(), state_norm_.end(), 0.0);
     for (Index d = 0; d < K_; ++d) {
       const double kd = static_cast<double>(in_.k[size(t * K_ + d)]), qd = static_cast<double>(in_.q[size(t * K_ + d)]), qa = q[d];
-      double* s = &state_[size(d * V_)];
-      for (Index j = 0; j < V_; ++j) {
-        const double x = s[j] + kd * y[size(j)];
+      double *s = &state_[size(d * V_)], *out = o.data(), *out_abs = o_abs.data(), *square = state_norm_.data();
+      const double *yy = y.data(), ka = k[d];
+      for (Index j = 0; j < V_; ++j) {             // o may be formed from the new state or as (S q) + (k.q) y
+        const double old = s[j], x = old + kd * yy[j];
         s[j] = x;
-        o[size(j)] += qd * x;
-        o_abs[size(j)] += qa * std::fabs(x);
-        state_norm_[size(j)] += x * x;
+        out[j] += qd * x;
+        out_abs[j] += qa * (std::fabs(old) + ka * std::fabs(yy[j]));
+        square[j] += x * x;
       }
     }
     for (double& x : state_norm_) x = std::sqrt(x);
@@ -382,7 +386,7 @@ class Bound {
         } else {
           const double width = w[size(i)] + w[size(j)] + (e_.gate_sums ? 3 * u * std::fabs(between) : 0);
           const bool zero = sum[size(i)] == 0;     // no gate so far: sums of zeros are exact
-          e = zero ? 0 : rising ? decay_error(between, width, kInfinity) : decay_error_monotone(between, width);
+          e = zero ? 0 : rising ? decay_error(between, width, kInfinity, 2) : decay_error_monotone(between, width, 2);
           if (infinite[size(i)]) e = std::max(e, d);
         }
       }
@@ -412,7 +416,8 @@ class Bound {
   }
 
   double gram_error(double value, double absolute, double u_left) const {
-    const double d = compound(u_left, u_k_, e_.gamma(K_)) * absolute + static_cast<double>(K_) * e_.tiny;
+    // A few roundings of single elements: beta, the scale or either half of a decay may be multiplied in first.
+    const double d = compound(u_left, u_k_, e_.gamma(K_ + 6)) * absolute + static_cast<double>(K_) * e_.tiny;
     return absolute < 0x1p127 ? e_.store(Point::gram, std::fabs(value), d) : kInfinity;
   }
 
@@ -664,9 +669,9 @@ class Bound {
         const double kd = static_cast<double>(in_.k[size(t * K_ + d)]), qd = static_cast<double>(in_.q[size(t * K_ + d)]);
         double* s = &state_[size(d * V_)];
         for (Index j = 0; j < V_; ++j) {
-          const double v = a * s[j] + kd * y[j];
-          s[j] = v;
-          out[j] += qd * v;
+          const double value = a * s[j] + kd * y[j];
+          s[j] = value;
+          out[j] += qd * value;
         }
       }
     }
