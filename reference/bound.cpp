@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "reference/exp.h"
-#include "reference/products.h"
+#include "reference/lanes.h"
 
 namespace gdn {
 namespace {
@@ -74,7 +74,7 @@ struct Costs {
 
 // c += a b for a row a of `terms` and b [terms,width].
 void add_row(double* c, const double* a, const double* b, Index stride_b, Index terms, Index width) {
-  products(c, a, 1, b, stride_b, terms, width, [](double s, double x, double y) { return s + x * y; });
+  lanes::run<lanes::Products<double>>(c, a, Index{1}, b, stride_b, terms, width);
 }
 
 class Bound {
@@ -206,7 +206,7 @@ class Bound {
     const double upper = most > 700 ? kInfinity : exp_portable(most);
     const double loss = w < 1e-4 ? w : 1 - exp_portable(-w);       // 1 - e^-w <= w
     const double d = no_nan(upper * loss) + exps * e_.exp * upper + std::max(e_.tiny, e_.underflow_at(Point::D));
-    return d + e_.at(Point::D) * upper;
+    return upper <= e_.greatest[static_cast<std::size_t>(Point::D)] ? d + e_.at(Point::D) * (upper + d) : kInfinity;
   }
   double decay_error_monotone(double x, double w, int exps = 1) const { return std::min(1.0, decay_error(x, w, 0, exps)); }
 
@@ -232,15 +232,10 @@ class Bound {
     for (Index d = 0; d < K_; ++d) {
       const double a = alpha[size(gates_ == 1 ? 0 : d)], kd = static_cast<double>(in_.k[size(t * K_ + d)]), ka = k[d];
       const double lost = ka * alpha_absolute[size(gates_ == 1 ? 0 : d)];
-      double *s = &state_[size(d * V_)], *w = read.data(), *w_abs = read_abs.data(), *raw = raw_abs.data();
+      double *s = &state_[size(d * V_)], *raw = raw_abs.data();
       if (decay_costs)
         for (Index j = 0; j < V_; ++j) raw[j] += lost * std::fabs(s[j]);
-      for (Index j = 0; j < V_; ++j) {
-        const double x = a * s[j];
-        s[j] = x;
-        w[j] += kd * x;
-        w_abs[j] += ka * std::fabs(x);
-      }
+      lanes::run<lanes::DecayRead>(s, a, kd, ka, read.data(), read_abs.data(), V_);
     }
     const double c = growth(t), norm = k_norm_[size(t)], sum_k = delta_ ? norm * root_k_ : 0;
     const double beta_signed = in_.beta.empty() ? 1.0 : static_cast<double>(in_.beta[size(t)]);
@@ -282,15 +277,8 @@ class Bound {
     std::fill(state_norm_.begin(), state_norm_.end(), 0.0);
     for (Index d = 0; d < K_; ++d) {
       const double kd = static_cast<double>(in_.k[size(t * K_ + d)]), qd = static_cast<double>(in_.q[size(t * K_ + d)]), qa = q[d];
-      double *s = &state_[size(d * V_)], *out = o.data(), *out_abs = o_abs.data(), *square = state_norm_.data();
-      const double *yy = y.data(), ka = k[d];
-      for (Index j = 0; j < V_; ++j) {             // o may be formed from the new state or as (S q) + (k.q) y
-        const double old = s[j], x = old + kd * yy[j];
-        s[j] = x;
-        out[j] += qd * x;
-        out_abs[j] += qa * (std::fabs(old) + ka * std::fabs(yy[j]));
-        square[j] += x * x;
-      }
+      // o may be formed from the new state or as (S q) + (k.q) y.
+      lanes::run<lanes::WriteReadAbsolute>(&state_[size(d * V_)], kd, k[d], static_cast<const double*>(y.data()), qd, qa, o.data(), o_abs.data(), state_norm_.data(), V_);
     }
     for (double& x : state_norm_) x = std::sqrt(x);
     if (c_.cadence == Cadence::token) {
@@ -667,12 +655,7 @@ class Bound {
       double* out = &o[size(r * V_)];
       for (Index d = 0; d < K_; ++d) {
         const double kd = static_cast<double>(in_.k[size(t * K_ + d)]), qd = static_cast<double>(in_.q[size(t * K_ + d)]);
-        double* s = &state_[size(d * V_)];
-        for (Index j = 0; j < V_; ++j) {
-          const double value = a * s[j] + kd * y[j];
-          s[j] = value;
-          out[j] += qd * value;
-        }
+        lanes::run<lanes::WriteRead>(&state_[size(d * V_)], a, kd, static_cast<const double*>(y), qd, out, V_);
       }
     }
   }

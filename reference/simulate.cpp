@@ -8,43 +8,35 @@
 
 #include "reference/chunkwise.h"
 #include "reference/exp.h"
-#include "reference/products.h"
+#include "reference/lanes.h"
 #include "reference/rng.h"
 
 namespace gdn {
 namespace {
 
-// 32-bit random numbers, 16 generators side by side so that loops vectorise (xoshiro128+, Blackman and Vigna 2018).
-class Lanes {
+// A stream of 32-bit random numbers.
+class Random32 {
  public:
-  explicit Lanes(std::uint64_t seed) {
-    for (std::uint64_t i = 0; i < 4 * kLanes; ++i) s_[i / kLanes][i % kLanes] = static_cast<std::uint32_t>(philox(seed, hash_name("simulate"), i) >> 13);
+  explicit Random32(std::uint64_t seed) {
+    for (std::uint64_t i = 0; i < kSize; ++i) s_[i] = static_cast<std::uint32_t>(philox(seed, hash_name("simulate"), i) >> 13);
   }
-  // The next n numbers, n rounded up to a whole number of lanes.
-  const std::uint32_t* next(std::int64_t n) {
-    const auto groups = static_cast<std::size_t>((n + kLanes - 1) / kLanes);
-    if (buffer_.size() < groups * kLanes) buffer_.resize(groups * kLanes);
-    for (std::size_t g = 0; g < groups; ++g)
-      for (std::size_t i = 0; i < kLanes; ++i) {
-        const std::uint32_t a = s_[0][i], b = s_[1][i], c = s_[2][i] ^ a, d = s_[3][i] ^ b;
-        buffer_[g * kLanes + i] = a + s_[3][i];
-        s_[1][i] = b ^ c;
-        s_[0][i] = a ^ d;
-        s_[2][i] = c ^ (b << 9);
-        s_[3][i] = d << 11 | d >> 21;
-      }
+  const std::uint32_t* next(std::int64_t n) {      // the next n numbers, rounded up to whole groups
+    const std::int64_t groups = (n + lanes::Xoshiro::kLanes - 1) / lanes::Xoshiro::kLanes;
+    const auto size = static_cast<std::size_t>(groups * lanes::Xoshiro::kLanes);
+    if (buffer_.size() < size) buffer_.resize(size);
+    lanes::run<lanes::Xoshiro>(s_, buffer_.data(), groups);
     return buffer_.data();
   }
 
  private:
-  static constexpr std::size_t kLanes = 16;
-  std::uint32_t s_[4][kLanes];
+  static constexpr std::uint64_t kSize = 4 * lanes::Xoshiro::kLanes;
+  std::uint32_t s_[kSize];
   std::vector<std::uint32_t> buffer_;
 };
 
 template <Format F, class Real>
 void round_all(Real* x, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<Real>(round_nearest_even<F>(static_cast<double>(x[i])));
+  lanes::run<lanes::RoundNearest<F, Real>>(x, n);
 }
 
 // Values already in the arithmetic's format, stored at points that are narrower than it.
@@ -77,21 +69,9 @@ class Stores {
 
  private:
   const Contract& c_;
-  Lanes random_;
+  Random32 random_;
   std::array<bool, kPoints> active_{};
 };
-
-inline float fused(float c, float a, float b) {    // the product is exact in double; rounds once but for rare ties
-  return static_cast<float>(static_cast<double>(c) + static_cast<double>(a) * static_cast<double>(b));
-}
-inline double fused(double c, double a, double b) { return std::fma(a, b, c); }
-
-// Exact product, sum cut to 24 bits.
-inline float truncated(float c, float a, float b) {
-  const double sum = static_cast<double>(c) + static_cast<double>(a) * static_cast<double>(b);
-  const std::uint64_t cut = std::bit_cast<std::uint64_t>(sum) >> 29 << 29;
-  return static_cast<float>(std::bit_cast<double>(cut));
-}
 
 template <class R>
 class Nearest {
@@ -104,16 +84,14 @@ class Nearest {
   void store(Point p, Real* x, std::int64_t n) { stores_.store(p, x, n); }
   void accumulate(Real* c, const Real* a, std::int64_t stride_a, const Real* b, std::int64_t stride_b, std::int64_t terms, std::int64_t width) {
     if constexpr (sizeof(Real) == 4) {
-      if (tensor_core_) return products(c, a, stride_a, b, stride_b, terms, width, truncated);
+      if (tensor_core_) return lanes::run<lanes::Products<Real, lanes::Truncated>>(c, a, stride_a, b, stride_b, terms, width);
     }
-    if (fma_) return products(c, a, stride_a, b, stride_b, terms, width, [](Real s, Real x, Real y) { return fused(s, x, y); });
-    products(c, a, stride_a, b, stride_b, terms, width, [](Real s, Real x, Real y) { return s + x * y; });
+    if (fma_) lanes::run<lanes::Products<Real, lanes::Fused>>(c, a, stride_a, b, stride_b, terms, width);
+    else lanes::run<lanes::Products<Real>>(c, a, stride_a, b, stride_b, terms, width);
   }
   void update(Real* s, Real k, const Real* y, std::int64_t n) const {      // s += k y
-    if (fma_)
-      for (std::int64_t j = 0; j < n; ++j) s[j] = fused(s[j], k, y[j]);
-    else
-      for (std::int64_t j = 0; j < n; ++j) s[j] = s[j] + k * y[j];
+    if (fma_) lanes::run<lanes::Products<Real, lanes::Fused>>(s, &k, std::int64_t{1}, y, n, std::int64_t{1}, n);
+    else lanes::run<lanes::Products<Real>>(s, &k, std::int64_t{1}, y, n, std::int64_t{1}, n);
   }
 
  private:
@@ -140,21 +118,10 @@ class Stochastic {
     bool ordinary = s.terms == 1;
     if (ordinary) {                                // zero or normal, and far from overflow
       std::uint64_t odd = 0;
-      for (std::int64_t i = 0; i < n; ++i) {       // doubles of one sign order like their bits
-        const std::uint64_t m = std::bit_cast<std::uint64_t>(x[i]) & 0x7fffffffffffffffu;
-        odd |= ((m - least) | (span - (m - least))) & (0 - static_cast<std::uint64_t>(m != 0));
-      }
+      lanes::run<lanes::OutOfRange>(static_cast<const double*>(x), least, span, &odd, n);
       ordinary = odd >> 63 == 0;
     }
-    if (ordinary) {                                // add random bits below the last kept one, then cut
-      const int drop = 53 - f.precision;
-      const int left = drop > 32 ? drop - 32 : 0, right = drop < 32 ? 32 - drop : 0;
-      for (std::int64_t i = 0; i < n; ++i) {
-        const std::uint64_t r = std::uint64_t{bits[i]} >> right << left;
-        x[i] = std::bit_cast<double>((std::bit_cast<std::uint64_t>(x[i]) + r) >> drop << drop);
-      }
-      return;
-    }
+    if (ordinary) return lanes::run<lanes::Cut>(x, bits, 53 - f.precision, n);
     for (std::int64_t i = 0; i < n; ++i) x[i] = round_to(x[i], s, std::uint64_t{bits[i]} << 32);
   }
 
@@ -162,25 +129,7 @@ class Stochastic {
     if (squares_.size() < static_cast<std::size_t>(width)) squares_.resize(static_cast<std::size_t>(width));
     double* q = squares_.data();
     std::fill(q, q + width, 0.0);
-    std::int64_t t = 0;
-    for (; t + 4 <= terms; t += 4) {
-      const double a0 = a[t * stride_a], a1 = a[(t + 1) * stride_a], a2 = a[(t + 2) * stride_a], a3 = a[(t + 3) * stride_a];
-      const double *b0 = b + t * stride_b, *b1 = b0 + stride_b, *b2 = b1 + stride_b, *b3 = b2 + stride_b;
-      for (std::int64_t j = 0; j < width; ++j) {
-        const double s0 = c[j] + a0 * b0[j], s1 = s0 + a1 * b1[j], s2 = s1 + a2 * b2[j], s3 = s2 + a3 * b3[j];
-        c[j] = s3;
-        q[j] += (s0 * s0 + s1 * s1) + (s2 * s2 + s3 * s3);
-      }
-    }
-    for (; t < terms; ++t) {
-      const double at = a[t * stride_a];
-      const double* bt = b + t * stride_b;
-      for (std::int64_t j = 0; j < width; ++j) {
-        const double sum = c[j] + at * bt[j];
-        c[j] = sum;
-        q[j] += sum * sum;
-      }
-    }
+    lanes::run<lanes::NoisyProducts>(c, q, a, stride_a, b, stride_b, terms, width);
     // Normal deviates as sums of four 8-bit uniforms: mean 510, variance 4 (2^16 - 1) / 12.
     const std::uint32_t* bits = random_.next(width);
     const double unit = u_ / std::sqrt(3.0 * 4 * 65535 / 12);
@@ -192,12 +141,12 @@ class Stochastic {
     }
   }
   void update(double* s, double k, const double* y, std::int64_t n) const {
-    for (std::int64_t j = 0; j < n; ++j) s[j] += k * y[j];
+    lanes::run<lanes::Products<double>>(s, &k, std::int64_t{1}, y, n, std::int64_t{1}, n);
   }
 
  private:
   const Contract& c_;
-  Lanes random_;
+  Random32 random_;
   bool fp64_;
   double u_;
   std::vector<double> squares_;
@@ -239,8 +188,7 @@ void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int
       policy.store(Point::D, alpha.data(), static_cast<std::int64_t>(gates));
       for (std::size_t d = 0; d < K; ++d) {
         const Real a = alpha[gates == 1 ? 0 : d];
-        if (a != Real(1))
-          for (std::size_t j = 0; j < V; ++j) state[d * V + j] = a * state[d * V + j];
+        if (a != Real(1)) lanes::run<lanes::Scale<Real>>(state + d * V, a, vwidth);
       }
     }
     if (delta) {
@@ -250,8 +198,10 @@ void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int
     }
     for (std::size_t j = 0; j < V; ++j) y[j] = beta * y[j];
     policy.store(Point::Vn_s, y.data(), vwidth);
-    for (std::size_t d = 0; d < K; ++d) policy.update(state + d * V, k[d], y.data(), vwidth);
-    if (c.cadence == Cadence::token) policy.store(Point::S_carried, state, kwidth * vwidth);
+    for (std::size_t d = 0; d < K; ++d) {
+      policy.update(state + d * V, k[d], static_cast<const Real*>(y.data()), vwidth);
+      if (c.cadence == Cadence::token) policy.store(Point::S_carried, state + d * V, vwidth);
+    }
     std::fill(o.begin(), o.end(), Real(0));
     policy.accumulate(o.data(), q.data(), 1, state_operand(), vwidth, kwidth, vwidth);
     for (Real& x : o) x = Real(in.scale) * x;

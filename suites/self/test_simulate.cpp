@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "reference/chunkwise.h"
+#include "reference/lanes.h"
 #include "reference/simulate.h"
 #include "suites/self/catch.h"
 #include "suites/self/small_heads.h"
@@ -217,4 +218,59 @@ TEST_CASE("accumulator noise is that of stochastic rounding of every addition") 
   INFO("ratio of standard deviations " << std::sqrt(mine / real));
   CHECK(std::sqrt(mine / real) > 0.8);
   CHECK(std::sqrt(mine / real) < 1.25);
+}
+
+TEST_CASE("the wide instruction set gives the bits of the base one") {
+  if (!lanes::wide()) return;
+  constexpr lanes::Index n = 37, terms = 11;
+  const Random random(5, "lanes");
+  std::vector<double> a(terms), b(terms * n), c(n), q(n, 0.0);
+  std::vector<float> af, bf, cf;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = random.normal(i) * std::ldexp(1.0, static_cast<int>(random.below(i, 40)) - 20);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = random.normal(1000 + i);
+  for (std::size_t i = 0; i < c.size(); ++i) c[i] = random.normal(2000 + i);
+  af.assign(a.begin(), a.end()); bf.assign(b.begin(), b.end()); cf.assign(c.begin(), c.end());
+  std::vector<std::uint32_t> bits(48), state(64);
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint32_t>(random.bits(i));
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] = static_cast<std::uint32_t>(random.bits(100 + i));
+
+  auto same = [&]<class Body>(auto& base, auto& wide, auto&& call) {
+    call.template operator()<false, Body>(base);
+    call.template operator()<true, Body>(wide);
+    CHECK(base == wide);
+  };
+  auto choose = []<bool wide, class Body>(auto... x) {
+    if constexpr (wide) lanes::run_wide<Body>(x...);
+    else lanes::run_base<Body>(x...);
+  };
+  auto sums = [&]<class Body, class R>(const std::vector<R>& start, const std::vector<R>& left, const std::vector<R>& right) {
+    auto x = start, y = start;
+    same.template operator()<Body>(x, y, [&]<bool wide, class B>(auto& v) {
+      choose.template operator()<wide, B>(v.data(), left.data(), lanes::Index{1}, right.data(), n, terms, n);
+    });
+  };
+  sums.template operator()<lanes::Products<double>>(c, a, b);
+  sums.template operator()<lanes::Products<float>>(cf, af, bf);
+  sums.template operator()<lanes::Products<float, lanes::Fused>>(cf, af, bf);
+  sums.template operator()<lanes::Products<float, lanes::Truncated>>(cf, af, bf);
+  auto x = c, y = c;
+  auto qx = q, qy = q;
+  choose.template operator()<false, lanes::NoisyProducts>(x.data(), qx.data(), a.data(), lanes::Index{1}, b.data(), n, terms, n);
+  choose.template operator()<true, lanes::NoisyProducts>(y.data(), qy.data(), a.data(), lanes::Index{1}, b.data(), n, terms, n);
+  CHECK(x == y);
+  CHECK(qx == qy);
+  same.template operator()<lanes::Cut>(x, y, [&]<bool wide, class B>(auto& v) { choose.template operator()<wide, B>(v.data(), bits.data(), 45, n); });
+  same.template operator()<lanes::RoundNearest<Format::fp16, double>>(x, y, [&]<bool wide, class B>(auto& v) { choose.template operator()<wide, B>(v.data(), n); });
+  auto s = state, t = state;
+  std::vector<std::uint32_t> u(64), w(64);
+  choose.template operator()<false, lanes::Xoshiro>(s.data(), u.data(), lanes::Index{4});
+  choose.template operator()<true, lanes::Xoshiro>(t.data(), w.data(), lanes::Index{4});
+  CHECK(u == w);
+  CHECK(s == t);
+  auto r1 = c, r2 = c, o1 = q, o2 = q, z1 = q, z2 = q;
+  choose.template operator()<false, lanes::WriteReadAbsolute>(x.data(), 0.3, 0.3, b.data(), -0.7, 0.7, r1.data(), o1.data(), z1.data(), n);
+  choose.template operator()<true, lanes::WriteReadAbsolute>(y.data(), 0.3, 0.3, b.data(), -0.7, 0.7, r2.data(), o2.data(), z2.data(), n);
+  choose.template operator()<false, lanes::DecayRead>(x.data(), 0.9, -0.7, 0.7, r1.data(), o1.data(), n);
+  choose.template operator()<true, lanes::DecayRead>(y.data(), 0.9, -0.7, 0.7, r2.data(), o2.data(), n);
+  CHECK((x == y && r1 == r2 && o1 == o2 && z1 == z2));
 }
