@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,12 +88,32 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const std::string& text) {
+  reserve(text.size());
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t n = ::pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw BadInput(errno_line(target_, "write"));
     done += static_cast<std::size_t>(n);
   }
+}
+
+void AtomicFile::reserve(std::uint64_t bytes) {
+  const std::string what = "write (needs up to " + std::to_string(bytes) + " bytes)";
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+    errno = EFBIG;                                 // found here, as the system would also send SIGXFSZ
+    throw BadInput(errno_line(target_, what));
+  }
+#ifdef __linux__
+  int r;
+  do r = ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes));
+  while (r != 0 && errno == EINTR);
+  if (r != 0 && errno != EOPNOTSUPP && errno != ENOSYS) throw BadInput(errno_line(target_, what));
+#endif
+}
+
+void AtomicFile::trim(std::uint64_t bytes) {
+  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) throw BadInput(errno_line(target_, "write"));
 }
 
 void AtomicFile::commit() {

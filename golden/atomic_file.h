@@ -1,6 +1,7 @@
 // Files that appear whole or not at all: written under a temporary name in the same directory, synced, renamed.
 // A writer that is killed leaves only its temporary file, which the next writer in that directory removes.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -31,6 +32,10 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   const std::filesystem::path& temporary() const { return temporary_; }
   void write(const std::string& text);             // the whole content, for text files; throws BadInput
+  // Takes disk space for `bytes` now, so that a full disk is found before the work and never inside HDF5, which
+  // does not survive a failed write when it closes a file. Throws BadInput. File systems that cannot: no effect.
+  void reserve(std::uint64_t bytes);
+  void trim(std::uint64_t bytes);                  // gives back what lies past `bytes`; throws BadInput
   void commit();                                   // throws BadInput
  private:
   std::filesystem::path target_, temporary_;

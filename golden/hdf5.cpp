@@ -219,19 +219,33 @@ File open_readonly(const std::filesystem::path& path) {
   return f;
 }
 
-void flush_and_close(File& f) {
-  const bool flushed = H5Fflush(f.id, H5F_SCOPE_LOCAL) >= 0;
+std::uint64_t flush_and_close(File& f) {
+  hsize_t size = 0;
+  const bool flushed = H5Fflush(f.id, H5F_SCOPE_LOCAL) >= 0 && H5Fget_filesize(f.id, &size) >= 0;
   const std::string why = flushed ? "" : last_error();
   if (!f.id.close() || !flushed) f.fail("cannot write" + (why.empty() ? last_error() : why));
+  return size;
 }
 
+// Deflate adds at most 0.1% and some bytes; 128 bytes a chunk cover checksum and index; 16 KiB header, attributes, group.
+std::uint64_t largest_size(const std::vector<std::int64_t>& shape, DType t) {
+  const std::uint64_t bytes = bytes_of(shape, t);
+  return bytes + bytes / 512 + 16384;
+}
+
+// Every group on the way by itself: those that HDF5 makes as "intermediate" carry times.
 Id create_group(const File& f, const std::string& path) {
-  const Id creation(H5Pcreate(H5P_GROUP_CREATE)), links(H5Pcreate(H5P_LINK_CREATE));
+  const Id creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_obj_track_times(creation, false);
   H5Pset_attr_phase_change(creation, 64, 32);
-  H5Pset_create_intermediate_group(links, 1);
-  Id g(H5Gcreate2(f.id, path.c_str(), links, creation, H5P_DEFAULT));
-  if (!g) f.fail("group " + path, "cannot be written" + last_error());
+  Id g;
+  for (std::size_t at = 0; at != std::string::npos;) {
+    at = path.find('/', at + 1);
+    const std::string part = path.substr(0, at);
+    const bool there = H5Lexists(f.id, part.c_str(), H5P_DEFAULT) > 0;
+    g = Id(there ? H5Gopen2(f.id, part.c_str(), H5P_DEFAULT) : H5Gcreate2(f.id, part.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT));
+    if (!g) f.fail("group " + part, "cannot be written" + last_error());
+  }
   return g;
 }
 
@@ -239,7 +253,7 @@ Id file_type(const File& f, DType t) {
   Id type = make_type(t);
   if (!committed(t)) return type;
   const std::string path = std::string("/types/") + name(t);
-  if (H5Lexists(f.id, "/types", H5P_DEFAULT) <= 0) create_group(f, "/types");
+  create_group(f, "/types");
   if (H5Lexists(f.id, path.c_str(), H5P_DEFAULT) > 0) return Id(H5Topen2(f.id, path.c_str(), H5P_DEFAULT));
   const Id creation(H5Pcreate(H5P_DATATYPE_CREATE));
   H5Pset_obj_track_times(creation, false);
@@ -251,10 +265,10 @@ Id create_dataset(const File& f, const std::string& path, DType t, const std::ve
                   std::vector<hsize_t> chunk, std::size_t cache_bytes) {
   const std::vector<hsize_t> dims = to_hsize(shape);
   const Id type = file_type(f, t), space = space_of(dims);
-  const Id creation(H5Pcreate(H5P_DATASET_CREATE)), access(H5Pcreate(H5P_DATASET_ACCESS)), links(H5Pcreate(H5P_LINK_CREATE));
+  if (const auto slash = path.rfind('/'); slash != 0 && slash != std::string::npos) create_group(f, path.substr(0, slash));
+  const Id creation(H5Pcreate(H5P_DATASET_CREATE)), access(H5Pcreate(H5P_DATASET_ACCESS));
   H5Pset_obj_track_times(creation, false);
   H5Pset_attr_phase_change(creation, 64, 32);
-  H5Pset_create_intermediate_group(links, 1);
   if (s != Storage::plain && !dims.empty() && bytes_of(shape, t) > 0) {   // HDF5 has no chunks of nothing
     if (chunk.empty()) chunk = pick_chunk(dims, size_of(t));
     H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
@@ -265,7 +279,7 @@ Id create_dataset(const File& f, const std::string& path, DType t, const std::ve
     H5Pset_fletcher32(creation);
     if (cache_bytes) H5Pset_chunk_cache(access, 8191, cache_bytes, 1.0);
   }
-  Id d(H5Dcreate2(f.id, path.c_str(), type, space, links, creation, access));
+  Id d(H5Dcreate2(f.id, path.c_str(), type, space, H5P_DEFAULT, creation, access));
   if (!d) f.fail("dataset " + path, "cannot be written" + last_error());
   put_attribute(f, d, "dtype", gdn::name(t));
   return d;

@@ -47,7 +47,11 @@ struct File {
 // In the newest format that HDF5 1.10 reads, where all metadata carries checksums; no times.
 File create(const std::filesystem::path& path, const std::string& shown_name);
 File open_readonly(const std::filesystem::path& path);
-void flush_and_close(File& f);
+std::uint64_t flush_and_close(File& f);            // the size of the file
+
+// What a dataset takes in a file at most, everything included, and what a file takes without any.
+std::uint64_t largest_size(const std::vector<std::int64_t>& shape, DType t);
+inline constexpr std::uint64_t kFileOverhead = 128 << 10;
 
 Id create_group(const File& f, const std::string& path);
 // Committed types below /types; made at first use.

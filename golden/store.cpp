@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "golden/atomic_file.h"
+#include "golden/foreign.h"
 #include "golden/hdf5.h"
 #include "golden/manifest.h"
 #include "golden/sha256.h"
@@ -89,13 +90,12 @@ std::string offsets_mismatch(const Problem& p, const Tensor& cu) {
   return {};
 }
 
-// Truth that the standard allows: hi+lo normalised, radius a number.
+// Truth that the standard allows: hi+lo normalised, radius a number; an infinite radius means that nothing is known.
 std::string value_fault(const double* hi, const double* lo, const float* radius, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const char* what = nullptr;
     if (!(radius[i] >= 0)) what = "radius is negative or NaN";
     else if (std::isfinite(hi[i]) && (!std::isfinite(lo[i]) || hi[i] + lo[i] != hi[i])) what = "hi + lo is not normalised";
-    else if (std::isfinite(hi[i]) && !std::isfinite(radius[i])) what = "radius is not finite";
     if (what) return std::string(what) + " at element " + std::to_string(i);
   }
   return {};
@@ -180,6 +180,20 @@ void for_blocks(const h5::File& f, const h5::Dataset& d, Use use) {
   }
 }
 
+std::uint64_t truth_size(const std::vector<std::int64_t>& shape) {
+  std::uint64_t bytes = 0;
+  for (const Part& part : kParts) bytes += h5::largest_size(shape, part.dtype);
+  return bytes;
+}
+
+// Creating truncates and so gives the space back; but where there is none, HDF5 is not to have the file open.
+h5::File create_reserved(AtomicFile& atomic, const fs::path& target, std::uint64_t bytes) {
+  atomic.reserve(bytes);
+  h5::File f = h5::create(atomic.temporary(), target.string());
+  atomic.reserve(bytes);
+  return f;
+}
+
 std::string hash_dataset(const h5::File& f, const h5::Dataset& d) {
   Sha256 h;
   for_blocks(f, d, [&](const void* p, std::size_t n) { h.add(p, n); });
@@ -212,6 +226,8 @@ struct GoldenWriter::State {
   std::vector<RunState> runs;
   std::unique_ptr<AtomicFile> atomic;
   h5::File file;                                   // closed before `atomic` removes it
+
+  std::uint64_t reserved = 0;                      // disk space, in bytes
 
   void create_truth(std::size_t run, const std::string& tensor, const std::vector<std::int64_t>& shape, std::vector<hsize_t> chunk) {
     for (const Part& part : kParts) {
@@ -254,12 +270,21 @@ GoldenWriter::GoldenWriter(const fs::path& dir, const Case& c, const std::string
   }
 
   s_->dir = make_directory(dir);
+  read_manifest(s_->dir);                          // a broken one is refused before the work, not after
   s_->target = s_->dir / (file_stem(case_id(c)) + ".h5");
   s_->meta = without_tensors(c);
   s_->edition = edition;
   s_->runs.resize(c.runs.size());
   s_->atomic = std::make_unique<AtomicFile>(s_->target);
-  s_->file = h5::create(s_->atomic->temporary(), s_->target.string());
+  std::uint64_t bytes = h5::kFileOverhead + 4 * case_id(c).size();
+  for (const Run& r : c.runs) {
+    bytes += 8192 + 4 * to_string(r.problem).size();
+    for (const auto& [tensor, t] : r.inputs) bytes += h5::largest_size(t.shape, t.dtype);
+    if (r.truth && plain_operation(r.problem))
+      for (const auto& [tensor, shape] : wanted_truth(r.problem)) bytes += truth_size(shape);
+  }
+  s_->file = create_reserved(*s_->atomic, s_->target, bytes);
+  s_->reserved = bytes;
   const h5::File& f = s_->file;
   for (const Run& r : c.runs) {
     const h5::Id group = h5::create_group(f, "/inputs/" + r.name);
@@ -308,6 +333,12 @@ void GoldenWriter::put_head(std::size_t run, std::int64_t n, std::int64_t hv, co
       }
       s_->create_truth(run, tensor, shape, std::move(chunk));
     }
+    if (p.padding > 0) {                           // nobody's rows: nothing is known of them
+      const State::Output& radius = r.outputs.at("o")[2];
+      const std::vector<float> unknown(static_cast<std::size_t>(p.padding * p.value_heads * p.value_dim), std::numeric_limits<float>::infinity());
+      h5::write(s_->file, radius.path, radius.id, radius.dtype, unknown.data(), {static_cast<hsize_t>(p.tokens()), 0, 0},
+                {static_cast<hsize_t>(p.padding), static_cast<hsize_t>(p.value_heads), static_cast<hsize_t>(p.value_dim)});
+    }
   }
   const auto put = [&](const std::string& tensor, const TruthTensor& t, const std::vector<hsize_t>& first, const std::vector<hsize_t>& count) {
     std::size_t size = 1;
@@ -349,6 +380,7 @@ void GoldenWriter::put_truth(std::size_t run, const Truth& truth) {
     if (t.hi.size() != size || t.lo.size() != size || t.radius.size() != size) contradiction(tensor + ": hi, lo and radius must have " + std::to_string(size) + " elements");
     const std::string bad = value_fault(t.hi.data(), t.lo.data(), t.radius.data(), size);
     if (!bad.empty()) contradiction(tensor + ": " + bad);
+    if (!plain_operation(p)) s_->atomic->reserve(s_->reserved += truth_size(t.shape));
     s_->create_truth(run, tensor, t.shape, {});
     const void* data[] = {t.hi.data(), t.lo.data(), t.radius.data()};
     auto& outputs = r.outputs.at(tensor);
@@ -406,11 +438,10 @@ fs::path GoldenWriter::finish(const OracleStats& stats) {
     h5::put_attribute(f, root, "content_sha256", hash);
   }
   s_->runs.clear();                                // closes what is still open
-  h5::flush_and_close(f);
-  std::error_code ec;
-  const auto bytes = fs::file_size(s_->atomic->temporary(), ec);
+  const std::uint64_t bytes = h5::flush_and_close(f);
+  s_->atomic->trim(bytes);
   s_->atomic->commit();
-  add_to_manifest(s_->dir, s_->target.filename().string(), {case_id(s_->meta), hash, s_->edition, ec ? 0 : bytes});
+  add_to_manifest(s_->dir, s_->target.filename().string(), {case_id(s_->meta), hash, s_->edition, bytes});
   return s_->target;
 }
 
@@ -651,7 +682,9 @@ Golden read_golden(const fs::path& file) {
 void write_tensors(const fs::path& file, const std::string& id, const Problem& p, const TensorSet& tensors) {
   const auto held = h5::lock();
   AtomicFile atomic(file, false);
-  h5::File f = h5::create(atomic.temporary(), file.string());
+  std::uint64_t bytes = h5::kFileOverhead + 4 * id.size();
+  for (const auto& [tensor, t] : tensors) bytes += h5::largest_size(t.shape, t.dtype);
+  h5::File f = create_reserved(atomic, file, bytes);
   {
     const h5::Id root = h5::open_group(f, "/");
     h5::put_attribute(f, root, "schema", std::string(kTensorSchema));
@@ -664,20 +697,11 @@ void write_tensors(const fs::path& file, const std::string& id, const Problem& p
     describe(f, d, tensor, "");
     if (!t.data.empty()) h5::write(f, "/" + tensor, d, t.dtype, t.data.data());
   }
-  h5::flush_and_close(f);
+  atomic.trim(h5::flush_and_close(f));
   atomic.commit();
 }
 
-TensorSet read_tensors(const fs::path& file, const std::string& group) {
-  const auto held = h5::lock();
-  const h5::File f = h5::open_readonly(file);
-  TensorSet out;
-  for (const std::string& tensor : h5::members(f, group)) {
-    const std::string path = (group.empty() || group.back() != '/' ? group + "/" : group) + tensor;
-    out[tensor] = h5::read_tensor(f, h5::open_dataset(f, path));
-  }
-  return out;
-}
+TensorSet read_tensors(const fs::path& file, const std::string& group) { return read_foreign(file, group).tensors; }
 
 namespace {
 std::string index_text(const std::vector<std::int64_t>& shape, std::int64_t i) {
