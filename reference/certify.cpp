@@ -87,6 +87,11 @@ struct Target {
   std::vector<char>&open_o, &open_s;
   std::size_t at(std::int64_t row) const { return static_cast<std::size_t>(row * V + channel); }
   void put(TruthTensor& x, std::int64_t row, double hi, double lo, double radius) const {
+    // Rounding lo can make it exactly half an ulp of hi, so that hi + lo rounds to hi's neighbour: normalise again.
+    if (const double sum = hi + lo; std::isfinite(sum) && sum != hi) {
+      lo = (hi - sum) + lo;
+      hi = sum;
+    }
     x.radius[at(row)] = store_radius(hi, lo, radius);
     x.hi[at(row)] = hi;
     x.lo[at(row)] = lo;
