@@ -31,6 +31,7 @@ DD<double> rounded(Compute compute) {
   for (mpfr_prec_t bits = 192;; bits *= 2) {
     Real y(bits), margin(bits), end(bits + 8), rest(2 * bits + 1200);
     compute(y.x, bits);
+    if (mpfr_inf_p(y.x)) return {kInfinity, 0};    // beyond MPFR's range, far beyond double's
     mpfr_mul_2si(margin.x, y.x, 12 - static_cast<long>(bits), MPFR_RNDA);
     DD<double> ends[2];
     for (int i = 0; i < 2; ++i) {
@@ -45,7 +46,7 @@ DD<double> rounded(Compute compute) {
   }
 }
 
-// y = softplus-weighted rate exp(A_log) softplus(a + dt_bias), arguments finite.
+// y = exp(A_log) softplus(a + dt_bias), arguments finite.
 void rate(mpfr_t y, mpfr_prec_t bits, float a, float A_log, float dt_bias) {
   Real x(bits + 300, static_cast<double>(a)), scale(bits + 300, static_cast<double>(A_log)), log_one(bits + 300);
   mpfr_add_d(x.x, x.x, static_cast<double>(dt_bias), MPFR_RNDN);      // exact: floats span 277 bits
