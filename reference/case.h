@@ -49,6 +49,6 @@ struct Case {
 std::string case_id(const Case& c);                // family:problem:seed
 struct CaseId { std::string family; Problem problem; std::uint64_t seed = 1; };
 CaseId parse_case_id(std::string_view text);       // throws std::invalid_argument
-std::string file_stem(std::string_view case_id);   // case id as a file name: '/' and ':' become '.'
+std::string file_stem(std::string_view case_id);   // as a file name: '/' and ':' become '.', a long one ends in its hash
 
 }  // namespace gdn

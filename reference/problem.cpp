@@ -8,6 +8,7 @@
 
 #include "reference/case.h"
 #include "reference/format.h"
+#include "reference/rng.h"
 
 namespace gdn {
 namespace {
@@ -224,6 +225,12 @@ std::string file_stem(std::string_view id) {
   std::string s(id);
   for (char& c : s)
     if (c == '/' || c == ':') c = '.';
+  // File systems end a name at 255 bytes; many ragged sequences make a longer one.
+  if (s.size() > 200) {
+    char hash[20];
+    std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(hash_name(id)));
+    s = s.substr(0, 180) + "." + hash;
+  }
   return s;
 }
 

@@ -149,6 +149,17 @@ TEST_CASE("goldens written head by head equal goldens written whole") {
   CHECK_NOTHROW(reader.verify_hashes());
 }
 
+TEST_CASE("a case with a long name has a file, too") {
+  const Scratch dir;
+  std::string lengths = "1";
+  for (int i = 2; i <= 100; ++i) lengths += "+" + std::to_string(i % 7);
+  const Golden g = small_golden("prefill/n100_t" + lengths + "_h1_hv1_k2_v2/bf16"), h = small_golden("prefill/n100_t" + lengths + "_h1_hv1_k2_v3/bf16");
+  const fs::path file = write_golden(dir.path, g), other = write_golden(dir.path, h);
+  CHECK(file != other);
+  CHECK(file.filename().string().size() < 250);
+  CHECK(same(g, read_golden(file)));
+}
+
 TEST_CASE("two writers share one manifest") {
   const Scratch dir;
   std::vector<std::thread> threads;
