@@ -2,6 +2,7 @@
 // Schema in golden/README.md; HDF5 stays behind this header.
 #pragma once
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ std::filesystem::path write_golden(const std::filesystem::path& dir, const Golde
 Golden read_golden(const std::filesystem::path& file);             // throws BadInput
 void write_tensors(const std::filesystem::path& file, const std::string& case_id, const Problem& p, const TensorSet& t);
 TensorSet read_tensors(const std::filesystem::path& file, const std::string& group = "/");  // throws BadInput
+// Those of the named attributes of the root that the file has, such as the contract of a candidate. Throws BadInput.
+std::map<std::string, std::string> text_attributes(const std::filesystem::path& file, const std::vector<std::string>& names);
 // The same numbers in another dtype. Throws std::invalid_argument naming the first element that `want` cannot hold.
 Tensor coerce(const Tensor& t, DType want);
 

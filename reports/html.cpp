@@ -221,7 +221,7 @@ std::string gate_line(const Record& r) {
 
 }  // namespace
 
-void write_pages(const std::string& dir, const std::vector<Record>& records) {
+void write_pages(const std::string& dir, const std::vector<Record>& records, const GateVerdict* gate) {
   std::error_code code;
   std::filesystem::create_directories(dir, code);
   if (code) throw std::runtime_error("cannot create " + dir + ": " + code.message());
@@ -236,7 +236,7 @@ void write_pages(const std::string& dir, const std::vector<Record>& records) {
     if (is_failure(r)) failure_number.emplace(&r, failure_number.size() + 1);
   }
   const Tally sum = total(records);
-  const std::string head = headline(records);
+  const std::string head = headline(records, gate);
 
   std::string s = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>";
@@ -245,7 +245,13 @@ void write_pages(const std::string& dir, const std::vector<Record>& records) {
   for (std::size_t i = 0; i < kernels.size() && i < 4; ++i) names += (i ? ", " : "") + kernels[i];
   if (kernels.size() > 4) names += fmt::format(" and {} more", kernels.size() - 4);
   s += "<p class=\"dim\">GDN-CTS, conformance of Gated DeltaNet kernels</p>\n<h1>" + esc(names.empty() ? "no kernel" : names) + "</h1>\n";
-  s += fmt::format("<div class=\"banner{}\">{}</div>\n", sum.bad() ? " fail" : sum.passed ? "" : " warn", esc(head));
+  s += fmt::format("<div class=\"banner{}\">{}</div>\n", (gate ? !gate->passed : sum.bad() > 0) ? " fail" : sum.passed ? "" : " warn", esc(head));
+  if (gate) {
+    const auto others = other_objections(records, *gate);
+    if (!others.empty()) s += "<ul>";
+    for (const std::string& line : others) s += "<li>" + esc(line) + "</li>\n";
+    if (!others.empty()) s += "</ul>\n";
+  }
 
   s += "<div class=\"tiles\">";
   const auto tile = [&](const std::string& value, const char* label) { s += fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>", esc(value), label); };
@@ -313,7 +319,7 @@ void write_pages(const std::string& dir, const std::vector<Record>& records) {
 
   const std::filesystem::path base = dir;
   write_jsonl((base / "records.jsonl").string(), records);
-  write_file((base / "summary.md").string(), markdown_summary(records));
+  write_file((base / "summary.md").string(), markdown_summary(records, 1000000, gate));
   write_file((base / "index.html").string(), s);
 }
 

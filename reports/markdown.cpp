@@ -34,7 +34,7 @@ std::string fenced(const std::string& text) {
 
 }  // namespace
 
-std::string markdown_summary(const std::vector<Record>& records, std::size_t size_limit) {
+std::string markdown_summary(const std::vector<Record>& records, std::size_t size_limit, const GateVerdict* gate) {
   // Pieces are added whole while they and the closing note still fit.
   constexpr std::size_t note = 200;
   std::string s;
@@ -44,7 +44,9 @@ std::string markdown_summary(const std::vector<Record>& records, std::size_t siz
     if (ok) s += piece;
     return ok;
   };
-  add(fmt::format("## GDN-CTS: {}\n\n", inline_text(headline(records))));
+  add(fmt::format("## GDN-CTS: {}\n\n", inline_text(headline(records, gate))));
+  if (gate)
+    for (const std::string& line : other_objections(records, *gate)) add("- " + inline_text(line) + "\n");
 
   std::string kernel;
   std::size_t shown = 0;

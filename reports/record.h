@@ -35,15 +35,23 @@ struct Record {
   std::string suite_version, edition, golden_hash;
 };
 
+// What the gate made of the records: known to who ran it, not to who reads records later.
+struct GateVerdict {
+  bool passed = false;
+  std::string summary;                             // one line
+  std::vector<std::string> objections;             // why it does not pass, one line each
+};
+
 std::string to_json_line(const Record& r);
 Record parse_record(const std::string& line);      // throws std::runtime_error; refuses a newer schema in one line
 std::vector<Record> read_records(const std::string& file);   // names file and line
 
 // Writers. All write through a temporary name.
 void write_jsonl(const std::string& file, const std::vector<Record>& r);
-void write_junit(const std::string& file, const std::vector<Record>& r);
-std::string markdown_summary(const std::vector<Record>& r, std::size_t size_limit = 1000000);
-void write_pages(const std::string& dir, const std::vector<Record>& r);   // index.html and beside it records.jsonl, summary.md
+void write_junit(const std::string& file, const std::vector<Record>& r, const GateVerdict* gate = nullptr);
+std::string markdown_summary(const std::vector<Record>& r, std::size_t size_limit = 1000000, const GateVerdict* gate = nullptr);
+// index.html and beside it records.jsonl, summary.md
+void write_pages(const std::string& dir, const std::vector<Record>& r, const GateVerdict* gate = nullptr);
 std::string console_table(const std::vector<Record>& r, bool colour);
 std::string failure_block(const Record& r);        // the block that explains one failure
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 namespace gdn::reports {
 namespace {
@@ -174,12 +175,22 @@ std::string verdict_counts(const Tally& t) {
   return text.empty() ? "no cases" : text;
 }
 
-std::string headline(const std::vector<Record>& records) {
+std::string headline(const std::vector<Record>& records, const GateVerdict* gate) {
+  if (gate) return gate->summary;
   const Tally t = total(records);
   if (t.bad()) return fmt::format("FAIL: {} of {} cases did not pass ({})", t.bad(), t.cases, verdict_counts(t));
-  if (!t.passed) return fmt::format("NOTHING TESTED: {}", verdict_counts(t));
-  return fmt::format("PASS: {} of {} cases passed{}", t.passed, t.cases,
-                     t.passed == t.cases ? "" : fmt::format(" ({})", verdict_counts(t)));
+  if (!t.passed) return fmt::format("Nothing passed: {}", verdict_counts(t));
+  return fmt::format("No failure: {} of {} cases passed{}", t.passed, t.cases, t.passed == t.cases ? "" : fmt::format(" ({})", verdict_counts(t)));
+}
+
+std::vector<std::string> other_objections(const std::vector<Record>& records, const GateVerdict& gate) {
+  std::set<std::string> failing;
+  for (const Record& r : records)
+    if (is_failure(r)) failing.insert(r.case_id);
+  std::vector<std::string> others;
+  for (const std::string& line : gate.objections)
+    if (!failing.count(line.substr(0, line.find(' ')))) others.push_back(line);
+  return others;
 }
 
 }  // namespace gdn::reports

@@ -46,6 +46,9 @@ struct Tally {                                     // one kernel and family
 std::vector<Tally> tally(const std::vector<Record>& r);   // in order of first appearance
 Tally total(const std::vector<Record>& r);
 std::string verdict_counts(const Tally& t);        // "12 passed, 1 failed, 3 not supported"
-std::string headline(const std::vector<Record>& r);  // "FAIL: 1 of 16 cases ..."
+// From records alone: "FAIL: 1 of 16 cases ..." or "No failure: ..."; with the gate's verdict its summary.
+std::string headline(const std::vector<Record>& r, const GateVerdict* gate = nullptr);
+// Objections that are not just one of the failing records again.
+std::vector<std::string> other_objections(const std::vector<Record>& r, const GateVerdict& gate);
 
 }  // namespace gdn::reports

@@ -311,10 +311,28 @@ TEST_CASE("the Markdown summary keeps to its size and says what it left out") {
   CHECK(markdown_summary({ticks}).find("\n``````text\n") != std::string::npos);
 }
 
+TEST_CASE("the gate's verdict rules over the counts") {
+  const Directory dir;
+  const std::vector<Record> records{passed("typical", "a", 0.25), failed()};
+  const GateVerdict gate{false, "FAIL: 2 cases", {failed().case_id + " is FAILED: bound", "family <x>: no case PASSED"}};
+  write_pages(dir.path.string(), records, &gate);
+  for (const char* f : {"index.html", "summary.md"}) {
+    const std::string text = read_file(dir / f);
+    CHECK(text.find("FAIL: 2 cases") != std::string::npos);
+    CHECK(text.find("family &lt;x&gt;: no case PASSED") != std::string::npos);
+    CHECK(text.find("is FAILED: bound") == std::string::npos);  // its failure block says it
+  }
+  write_junit(dir / "j.xml", records, &gate);
+  const std::string xml = read_file(dir / "j.xml");
+  CHECK(well_formed(xml));
+  CHECK(xml.find("tests=\"3\" failures=\"2\"") != std::string::npos);
+  CHECK(xml.find("family &lt;x&gt;: no case PASSED") != std::string::npos);
+}
+
 TEST_CASE("the page of nothing says so") {
   const Directory dir;
   write_pages(dir.path.string(), {});
-  CHECK(read_file(dir / "index.html").find("NOTHING TESTED") != std::string::npos);
+  CHECK(read_file(dir / "index.html").find("Nothing passed") != std::string::npos);
   write_junit(dir / "j.xml", {});
   CHECK(well_formed(read_file(dir / "j.xml")));
 }

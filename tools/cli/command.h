@@ -43,7 +43,6 @@ class Command {
   virtual std::string name() const = 0;
   virtual std::string summary() const = 0;         // one line for --help
   virtual int order() const = 0;                   // position in --help
-  virtual bool hidden() const { return false; }
   virtual void options(Options& o) = 0;
   virtual int run() = 0;                           // exit status
 };
@@ -60,8 +59,5 @@ std::string invocation();
 std::string shell_quote(std::string_view text);
 // text with a leading "gdn-cts " replaced by invocation().
 std::string as_invoked(const std::string& command_line);
-
-// Directories where this program writes: when it is stopped by Ctrl-C, its temporary files there are removed.
-void clean_when_stopped(const std::string& directory);
 
 }  // namespace gdn::cli

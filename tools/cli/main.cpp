@@ -10,11 +10,12 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <mutex>
 #include <new>
 #include <thread>
 
+#include "golden/atomic_file.h"
 #include "golden/store.h"
+#include "kernels/worker.h"
 #include "reports/file.h"
 #include "tools/cli/command.h"
 #include "tools/cli/parse.h"
@@ -34,8 +35,6 @@ std::atomic<bool> g_closed{false};                 // standard output is closed
 // Stopping: the handlers only write the signal's number into a pipe; a thread does the rest. Handlers (unlike blocked
 // or ignored signals) are reset when a kernel's process is started, which must die of its own Ctrl-C.
 int g_stop_pipe[2] = {-1, -1};
-std::mutex g_mutex;
-std::vector<std::string> g_directories;
 
 void on_stop(int signal) {
   const int saved = errno;
@@ -46,17 +45,15 @@ void on_stop(int signal) {
 
 void on_pipe(int) {}                               // writes fail with EPIPE instead
 
+// What this process is writing right now it holds open under a temporary name.
 void remove_temporary_files() {
-  const std::string suffix = temporary_suffix();
-  const std::lock_guard lock(g_mutex);
-  for (const std::string& d : g_directories) {
-    std::error_code code;
-    for (std::filesystem::directory_iterator i(d, code), end; !code && i != end; i.increment(code)) {
-      const std::string name = i->path().filename().string();
-      std::error_code ignored;
-      if (name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0)
-        std::filesystem::remove_all(i->path(), ignored);
-    }
+  std::error_code code;
+  for (std::filesystem::directory_iterator i("/proc/self/fd", code), end; !code && i != end; i.increment(code)) {
+    std::error_code ignored;
+    const std::filesystem::path file = std::filesystem::read_symlink(i->path(), ignored);
+    const std::string name = file.filename().string(), suffix = temporary_suffix();
+    const bool ours = name.size() > suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+    if (ours || is_temporary_name(name)) std::filesystem::remove(file, ignored);
   }
 }
 
@@ -111,10 +108,8 @@ int run(int argc, char** argv) {
       print(p.text);
       return 0;
     }
-    if (!p.command->hidden()) {
-      handle_signals();
-      std::set_terminate(on_terminate);
-    }
+    handle_signals();
+    std::set_terminate(on_terminate);
     return p.command->run();
   } catch (const std::bad_alloc&) {
     return fail(3, "out of memory");
@@ -168,15 +163,11 @@ std::string as_invoked(const std::string& line) {
   return line.compare(0, 8, "gdn-cts ") == 0 ? invocation() + line.substr(7) : line;
 }
 
-void clean_when_stopped(const std::string& directory) {
-  const std::lock_guard lock(g_mutex);
-  g_directories.push_back(directory.empty() ? "." : directory);
-}
-
 }  // namespace gdn::cli
 
 int main(int argc, char** argv) {
   using namespace gdn::cli;
+  if (const auto status = gdn::run_as_worker(argc, argv)) return *status;
   if (argc > 0 && argv[0][0]) g_program = argv[0];
   int status = run(argc, argv);
   // Everything printed must have arrived, unless the reader went away.

@@ -63,7 +63,6 @@ Parsed parse_command_line(int argc, char** argv, const std::vector<Command*>& co
   app.require_subcommand(1);
   for (Command* c : commands) {
     CLI::App* sub = app.add_subcommand(c->name(), c->summary());
-    if (c->hidden()) sub->group("");
     Options o(*sub);
     c->options(o);
   }

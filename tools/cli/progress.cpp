@@ -38,20 +38,19 @@ void clear_bar() {
   if (g_drawn.exchange(false)) write_error("\r\x1b[K");
 }
 
-Progress::Progress(std::string what, std::size_t total)
-    : what_(std::move(what)), total_(total), start_(std::chrono::steady_clock::now()), last_(start_) {}
+Progress::Progress(std::string what) : what_(std::move(what)), start_(std::chrono::steady_clock::now()), last_(start_) {}
 
 Progress::~Progress() { clear_bar(); }
 
-void Progress::at(std::size_t done, const std::string& detail, double part) {
+void Progress::at(std::size_t done, std::size_t total, const std::string& detail, double part) {
   using namespace std::chrono;
   const auto now = steady_clock::now();
   const auto quiet = terminal() ? milliseconds(100) : milliseconds(5000);
   if (now - last_ < quiet) return;
   last_ = now;
-  const double share = total_ ? std::clamp((static_cast<double>(done) + part) / static_cast<double>(total_), 0.0, 1.0) : 1.0;
+  const double share = total ? std::clamp((static_cast<double>(done) + part) / static_cast<double>(total), 0.0, 1.0) : 1.0;
   const double seconds = duration<double>(now - start_).count();
-  const std::string count = fmt::format("{}/{}", done, total_);
+  const std::string count = fmt::format("{}/{}", done, total);
   if (!terminal()) {
     write_error(fmt::format("gdn-cts: {} {} ({:.0f}%, {:.0f} s) {}\n", what_, count, 100 * share, seconds, reports::printable(detail)));
     return;

@@ -8,16 +8,15 @@ namespace gdn::cli {
 
 class Progress {
  public:
-  Progress(std::string what, std::size_t total);
+  explicit Progress(std::string what);
   ~Progress();                                     // removes the bar
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   // part: share of the next step that is already done, 0..1
-  void at(std::size_t done, const std::string& detail, double part = 0);
+  void at(std::size_t done, std::size_t total, const std::string& detail, double part = 0);
 
  private:
   std::string what_;
-  std::size_t total_;
   std::chrono::steady_clock::time_point start_, last_;
 };
 

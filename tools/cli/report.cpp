@@ -31,14 +31,8 @@ struct ReportCommand final : Command {
       throw Usage(e.what());
     }
     try {
-      if (!junit.empty()) {
-        clean_when_stopped(std::filesystem::path(junit).parent_path().string());
-        write_junit(junit, records);
-      }
-      if (!directory.empty()) {
-        clean_when_stopped(directory);
-        write_pages(directory, records);
-      }
+      if (!junit.empty()) write_junit(junit, records);
+      if (!directory.empty()) write_pages(directory, records);
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());
     }

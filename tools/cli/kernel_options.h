@@ -1,0 +1,25 @@
+// The options that name the kernel under test, shared by every subcommand that runs one.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "kernels/session.h"
+#include "tools/cli/command.h"
+
+namespace gdn::cli {
+
+struct KernelOptions {
+  std::string kernel, plugin, exec;
+  double timeout = 60;
+  std::uint64_t threads = 0;
+
+  void declare(Options& o);
+  bool given() const { return !kernel.empty() || !plugin.empty() || !exec.empty(); }
+  // Starts the kernel. Throws Usage, std::invalid_argument, BadInput.
+  std::unique_ptr<KernelSession> open() const;
+};
+
+// For this process: 0 leaves what the environment says. Throws Usage.
+void use_threads(std::uint64_t threads);
+
+}  // namespace gdn::cli

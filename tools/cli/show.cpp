@@ -1,0 +1,49 @@
+// What verify and judge print and write; see show.h.
+#include "tools/cli/show.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "reports/text.h"
+
+namespace gdn::cli {
+
+void OutputOptions::declare(Options& o) {
+  o.option("--report", report, "DIR", "write index.html, records.jsonl and summary.md there");
+  o.option("--json", json, "FILE", "write the records, one JSON object a line");
+  o.option("--junit", junit, "FILE", "write JUnit XML");
+  o.option("--failures", failures, "N", "print at most N failures in full");
+}
+
+void show_gate(const GateResult& result, const OutputOptions& o) {
+  const GateVerdict verdict{result.exit_status == 0, result.summary, result.objections};
+  try {
+    if (!o.json.empty()) write_jsonl(o.json, result.records);
+    if (!o.junit.empty()) write_junit(o.junit, result.records, &verdict);
+    if (!o.report.empty()) write_pages(o.report, result.records, &verdict);
+  } catch (const std::runtime_error& e) {
+    throw Usage(e.what());
+  }
+
+  const bool colour = colour_output();
+  print(console_table(result.records, colour));
+  std::uint64_t failures = 0;
+  for (const Record& r : result.records) {
+    if (!reports::is_failure(r) || ++failures > o.failures) continue;
+    Record shown = r;
+    shown.repro = as_invoked(r.repro);
+    print("\n" + failure_block(shown));
+  }
+  if (failures > o.failures)
+    print(fmt::format("\n{} more failures are not shown here (--failures N shows more{})\n", failures - o.failures,
+                      o.report.empty() ? ", --report DIR writes a page" : ""));
+
+  std::string others;
+  for (const std::string& line : reports::other_objections(result.records, verdict)) others += "  " + reports::printable(line) + "\n";
+  if (!others.empty()) print("\nThe gate does not pass because\n" + others);
+  print(fmt::format("\n{}{}{}\n", colour ? (verdict.passed ? "\x1b[32m" : "\x1b[31m") : "", reports::printable(result.summary), colour ? "\x1b[0m" : ""));
+  if (!o.report.empty()) print(fmt::format("page: {}\n", (std::filesystem::path(o.report) / "index.html").string()));
+}
+
+}  // namespace gdn::cli

@@ -1,0 +1,20 @@
+// What verify and judge print and write of their records.
+#pragma once
+#include <string>
+
+#include "suites/runner.h"
+#include "tools/cli/command.h"
+
+namespace gdn::cli {
+
+struct OutputOptions {
+  std::string report, json, junit;
+  std::uint64_t failures = 5;
+  void declare(Options& o);
+};
+
+// Files first, so that they exist whatever becomes of the terminal; then the table, the failure blocks, what else
+// keeps the gate from passing, and the summary. Throws Usage where a file cannot be written.
+void show_gate(const GateResult& result, const OutputOptions& o);
+
+}  // namespace gdn::cli
