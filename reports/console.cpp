@@ -26,7 +26,8 @@ bool not_finite(const std::string& text) {
 
 // Plain sentences about the worst element.
 std::vector<std::string> in_words(const Record& r, const RecordElement& e) {
-  const std::string exact = e.exact.empty() ? e.expected : e.exact;
+  // An exact value may be printed as an unevaluated sum; its first term is enough in a sentence.
+  const std::string exact = e.exact.empty() ? e.expected : e.exact.substr(0, e.exact.find(' '));
   const bool finite = !not_finite(e.got) && !not_finite(exact);
   std::vector<std::string> s{fmt::format("In {}{}{}, the kernel returned {}{} where the exact result is {}.", e.tensor.empty() ? "the result" : e.tensor,
                                          e.place.empty() ? "" : ", ", e.place, e.got,

@@ -7,8 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "golden/store.h"
+#include "kernels/session.h"
 #include "reports/file.h"
 #include "reports/record.h"
+#include "suites/family.h"
 #include "suites/self/catch.h"
 
 using namespace gdn;
@@ -22,7 +25,8 @@ struct Result {
 };
 
 struct Directory {
-  fs::path path = fs::temp_directory_path() / ("gdn_cli" + temporary_suffix());
+  static inline int count = 0;
+  fs::path path = fs::temp_directory_path() / ("gdn_cli" + std::to_string(++count) + temporary_suffix());
   Directory() { fs::create_directories(path); }
   ~Directory() { fs::remove_all(path); }
   std::string operator/(const std::string& name) const { return (path / name).string(); }
@@ -44,7 +48,8 @@ Result shell(const std::string& line) {
   return r;
 }
 
-Result gdn_cts(const std::string& arguments) { return shell("'" GDN_PROGRAM "' " + arguments); }
+// GDN_CTS_PROGRAM would replace the worker, which is the program itself.
+Result gdn_cts(const std::string& arguments) { return shell("unset GDN_CTS_PROGRAM; '" GDN_PROGRAM "' " + arguments); }
 
 std::size_t lines(const std::string& s) { return static_cast<std::size_t>(std::count(s.begin(), s.end(), '\n')); }
 
@@ -76,10 +81,25 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("explain nonsense", "'nonsense'");
   refused("explain typical:prefill/n1_t0_h2_hv3_k8_v8/bf16:1", "multiple");
   refused("report /nonexistent/records.jsonl", "/nonexistent/records.jsonl");
+  refused("verify", "--kernel");
+  refused("verify --kernel nonsense", "'nonsense'");
+  refused("verify --kernel cpu_recurrent_fp32 --exec cat", "--exec");
+  refused("verify --plugin /nonexistent.so", "/nonexistent.so");
+  refused("verify --kernel cpu_recurrent_fp32 --profile nonsense", "'nonsense'");
+  refused("verify --kernel cpu_recurrent_fp32 --case nonsense", "'nonsense'");
+  refused("verify --kernel cpu_recurrent_fp32 --family nonsense", "'nonsense'");
+  refused("verify --kernel cpu_recurrent_fp32 --timeout -1", "--timeout");
+  refused("verify --kernel cpu_recurrent_fp32 --json /nonexistent/r.jsonl", "/nonexistent/r.jsonl");
+  refused("generate --level smoke", "-o");
+  refused("generate -o /nonexistent/x", "exactly one");
+  refused("generate --inputs /nonexistent.h5 -o /nonexistent/x", "/nonexistent.h5");
+  refused("judge --golden /nonexistent.h5 --kernel cpu_recurrent_fp32", "/nonexistent.h5");
+  refused("check /nonexistent", "/nonexistent");
+  refused("bench --what nonsense", "'nonsense'");
 }
 
 TEST_CASE("help and version") {
-  for (const char* a : {"--help", "list --help", "explain --help", "report --help", "--version"}) {
+  for (const char* a : {"--help", "list --help", "verify --help", "generate --help", "judge --help", "check --help", "bench --help", "--version"}) {
     const Result r = gdn_cts(a);
     CHECK(r.status == 0);
     CHECK_FALSE(r.out.empty());
@@ -88,7 +108,7 @@ TEST_CASE("help and version") {
 }
 
 TEST_CASE("list and explain know everything by name") {
-  for (const char* topic : {"families", "cases", "contracts", "kernels", "conventions", "kinds"}) {
+  for (const char* topic : {"families", "cases", "contracts", "kernels", "faults", "checks", "conventions", "kinds"}) {
     const Result text = gdn_cts(std::string("list ") + topic), json = gdn_cts(std::string("list --json ") + topic);
     CAPTURE(topic, text.out);
     CHECK(text.status == 0);
@@ -137,4 +157,104 @@ TEST_CASE("report makes pages from records, and refuses newer ones") {
   refused("report '" + dir / "c.jsonl" + "'", "c.jsonl:1: record schema version 9 is newer");
   refused("report '" + dir / "a.jsonl" + "' -o '" + dir / "a.jsonl" + "'", "a.jsonl");
   refused("report '" + dir / "a.jsonl" + "' --junit '" + dir / "no/such/j.xml" + "'", "no/such/j.xml");
+}
+
+TEST_CASE("a correct kernel passes the gate") {
+  const Directory dir;
+  const Result r = gdn_cts("verify --kernel cpu_recurrent_fp32 --level smoke --golden '" + dir / "golden" + "' --report '" + dir / "page" + "' --json '" +
+                           dir / "r.jsonl" + "' --junit '" + dir / "j.xml" + "'");
+  CAPTURE(r.out, r.err);
+  CHECK(r.status == 0);
+  CHECK(contains(r.out, "PASS: "));
+  CHECK(contains(r.out, "reduced"));
+  for (const char* f : {"page/index.html", "page/summary.md", "j.xml"}) CHECK(contains(read_file(dir / f), "recurrent"));
+  const std::vector<Record> records = read_records(dir / "r.jsonl");
+  CHECK(records.size() > 20);
+  CHECK(to_json_line(records.at(0)) == to_json_line(read_records(dir / "page/records.jsonl").at(0)));
+
+  // The goldens it left are sound, until a byte of one is changed.
+  CHECK(gdn_cts("check --files-only '" + dir / "golden" + "'").status == 0);
+  for (const auto& entry : fs::directory_iterator(dir / "golden")) {
+    if (entry.path().extension() != ".h5") continue;
+    std::string content = read_file(entry.path().string());
+    content[content.size() / 2] = static_cast<char>(content[content.size() / 2] ^ 0x55);
+    write_file(entry.path().string(), content);
+    const Result judged = gdn_cts("judge --golden '" + entry.path().string() + "' --kernel cpu_recurrent_fp32");
+    CAPTURE(judged.out, judged.err);
+    CHECK(judged.status == 2);
+    CHECK(lines(judged.err) == 1);
+    CHECK(contains(judged.err, entry.path().filename().string()));
+    break;
+  }
+  const Result audit = gdn_cts("check --files-only '" + dir / "golden" + "'");
+  CHECK(audit.status == 2);
+  CHECK(contains(audit.out, "BROKEN: "));
+}
+
+TEST_CASE("a faulty kernel fails, and the line that it prints fails again") {
+  const Directory dir;
+  const Result r = gdn_cts("verify --kernel faulty/correction_before_decay/chunk-fp32 --family typical --failures 1 --report '" + dir / "page" + "'");
+  CAPTURE(r.out, r.err);
+  CHECK(r.status == 1);
+  CHECK(contains(r.out, "FAIL: "));
+  CHECK(contains(r.out, "more failures are not shown"));
+  CHECK(contains(read_file(dir / "page/index.html"), "class=\"banner fail\""));
+  const std::size_t at = r.out.find("  reproduce  ");
+  REQUIRE(at != std::string::npos);
+  const std::string line = r.out.substr(at + 13, r.out.find('\n', at) - at - 13);
+  CHECK(contains(line, GDN_PROGRAM));
+  const Result again = shell("unset GDN_CTS_PROGRAM; " + line);
+  CAPTURE(line, again.out, again.err);
+  CHECK(again.status == 1);
+  CHECK(contains(again.out, line));
+  // The case explains itself.
+  const std::size_t quote = line.find("--case '") + 8;
+  const Result about = gdn_cts("explain '" + line.substr(quote, line.rfind('\'') - quote) + "'");
+  CHECK(about.status == 0);
+  CHECK(contains(about.out, "Truth, certified"));
+}
+
+TEST_CASE("judge agrees with verify, on results computed elsewhere") {
+  const Directory dir;
+  const std::string id = "typical:prefill/n1_t21_h2_hv4_k64_v32/fp32/h0:7";
+  REQUIRE(gdn_cts("generate --case '" + id + "' -o '" + dir.path.string() + "'").status == 0);
+  std::string golden;
+  for (const auto& entry : fs::directory_iterator(dir.path))
+    if (entry.path().extension() == ".h5") golden = entry.path().string();
+  const Case c = make_case(parse_case_id(id));
+  for (const char* kernel : {"cpu_recurrent_fp32", "faulty/correction_before_decay/recurrent-fp32"}) {
+    const auto session = open_inline(kernel, {});
+    const Execution e = session->run(c.runs[0], id);
+    write_tensors(dir / "candidate.h5", id, c.problem, e.outputs);
+    const std::string judge = "judge --golden '" + golden + "' --candidate '" + dir / "candidate.h5" + "'";
+    const Result judged = gdn_cts(judge + " --contract fp32-recurrent"), verified = gdn_cts("verify --kernel " + std::string(kernel) + " --case '" + id + "'");
+    CAPTURE(kernel, judged.out, judged.err, verified.out);
+    CHECK(judged.status == verified.status);
+    CHECK(judged.status == (kernel[0] == 'f' ? 1 : 0));
+    refused(judge, "--contract");
+    refused(judge + " --contract nonsense", "nonsense");
+    TensorSet wrong = e.outputs;
+    wrong.erase("ht");
+    write_tensors(dir / "candidate.h5", id, c.problem, wrong);
+    refused(judge + " --contract fp32-recurrent", "/ht: dataset is missing");
+    wrong["ht"] = Tensor(DType::f32, {1, 4, 32, 64});
+    write_tensors(dir / "candidate.h5", id, c.problem, wrong);
+    refused(judge + " --contract fp32-recurrent", "/ht: shape [1,4,32,64], want [1,4,64,32]");
+  }
+}
+
+TEST_CASE("Ctrl-C and termination leave nothing half-written") {
+  for (const auto& [signal, status] : {std::pair{"INT", 130}, {"TERM", 143}}) {
+    const Directory dir;
+    const Result r = shell(std::string("unset GDN_CTS_PROGRAM; timeout --preserve-status -s ") + signal + " 0.5 '" GDN_PROGRAM
+                           "' generate --problem prefill/n1_t65536_h16_hv32_k128_v128/bf16 -o '" + dir.path.string() + "'");
+    CAPTURE(signal, r.out, r.err);
+    CHECK(r.status == status);
+    CHECK(r.out.empty());
+    CHECK(contains(r.err, std::string(signal) == "INT" ? "interrupted" : "terminated"));
+    for (const auto& entry : fs::directory_iterator(dir.path)) {
+      CAPTURE(entry.path());
+      CHECK(entry.path().filename() == ".gdn-lock");
+    }
+  }
 }

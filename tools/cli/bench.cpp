@@ -14,6 +14,7 @@
 #endif
 
 #include "kernels/registry.h"
+#include "reference/oracle_bench.h"
 #include "reports/file.h"
 #include "suites/runner.h"
 #include "tools/cli/command.h"
@@ -34,6 +35,7 @@ std::string processor() {
 struct BenchCommand final : Command {
   std::vector<std::string> what;
   std::string json, level = "smoke", gate_kernel = "cpu_chunk_bf16", problem = "prefill/n1_t512_h1_hv2_k128_v128/bf16/h0";
+  std::string figures = "null";                    // of the oracle against multiprecision, JSON
   std::uint64_t repeats = 5, threads = 0;
   Table table{{{"what"}, {"size, token-heads", true}, {"runs", true}, {"median s", true}, {"least s", true}, {"most s", true}, {"us per token-head", true}}, {}};
 
@@ -82,6 +84,17 @@ struct BenchCommand final : Command {
     const Case c = make_case({"typical", p, 1});
     const double size = p.token_heads();
     Golden golden;
+    std::string oracle;
+    if (wanted("oracle")) {
+      progress.at(0, 1, "oracle against multiprecision");
+      const OracleBench b = bench_oracle();
+      oracle = fmt::format("oracle, one head of T={} K={} V={}, one thread, {}: {:.3g} s, {:.3g} ns per multiply-add; the bare recurrence "
+                           "in mpfr_float<50> takes {:.0f} times as long, in cpp_bin_float_quad {:.0f} times (from {} tokens)\n",
+                           b.T, b.K, b.V, b.isa, b.double_double, b.ns_per_multiply_add(b.double_double), b.mpfr_50_digits / b.double_double,
+                           b.cpp_bin_float_quad / b.double_double, b.sample);
+      figures = fmt::format("{{\"T\":{},\"K\":{},\"V\":{},\"isa\":\"{}\",\"double_double_s\":{:.4g},\"mpfr_50_digits_s\":{:.4g},\"cpp_bin_float_quad_s\":{:.4g}}}",
+                            b.T, b.K, b.V, b.isa, b.double_double, b.mpfr_50_digits, b.cpp_bin_float_quad);
+    }
     if (wanted("oracle")) measure(progress, "oracle", size, [&] { golden = make_golden(c); });
     else if (wanted("checks")) golden = make_golden(c);
     if (wanted("kernels"))
@@ -120,6 +133,7 @@ struct BenchCommand final : Command {
         {"system", std::string(system.sysname) + " " + system.release + " " + system.machine}, {"compiler", GDN_COMPILER}, {"build", GDN_BUILD_TYPE}};
     for (const auto& [key, value] : facts) print(fmt::format("{:<11} {}\n", key, value));
     print(fmt::format("problem     {}\n\n", problem) + to_text(table));
+    if (!oracle.empty()) print("\n" + oracle);
     if (!json.empty()) {
       Table machine{{}, {{}}};
       for (const auto& [key, value] : facts) {
@@ -127,7 +141,7 @@ struct BenchCommand final : Command {
         machine.rows[0].push_back(value);
       }
       try {
-        write_file(json, fmt::format("{{\"machine\":{},\n\"problem\":\"{}\",\n\"figures\":{}}}\n", to_json(machine), problem, to_json(table)));
+        write_file(json, fmt::format("{{\"machine\":{},\n\"problem\":\"{}\",\n\"oracle\":{},\n\"figures\":{}}}\n", to_json(machine), to_string(p), figures, to_json(table)));
       } catch (const std::runtime_error& e) {
         throw Usage(e.what());
       }

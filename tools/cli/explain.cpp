@@ -5,10 +5,12 @@
 #include <cmath>
 
 #include "kernels/convention.h"
+#include "kernels/faulty/faults.h"
 #include "kernels/registry.h"
 #include "reference/contract.h"
 #include "suites/family.h"
 #include "suites/kinds.h"
+#include "suites/runner.h"
 #include "tools/cli/command.h"
 
 namespace gdn::cli {
@@ -69,6 +71,26 @@ std::string ranges(const Tensor& t) {
   return s;
 }
 
+constexpr double kTruthLimit = 20000;              // token-heads: about a second
+
+std::string truth_range(const TruthTensor& t) {
+  double least = INFINITY, most = -INFINITY, radius = 0;
+  std::int64_t zeros = 0, other = 0;
+  for (std::size_t i = 0; i < t.hi.size(); ++i) {
+    if (std::isinf(t.radius[i])) continue;         // padding
+    if (!std::isfinite(t.hi[i])) {
+      ++other;
+      continue;
+    }
+    zeros += t.hi[i] == 0;
+    least = std::min(least, t.hi[i]);
+    most = std::max(most, t.hi[i]);
+    if (t.hi[i] != 0) radius = std::max(radius, static_cast<double>(t.radius[i]) / std::fabs(t.hi[i]));
+  }
+  if (least > most) return "empty";
+  return fmt::format("{:.4g} to {:.4g}, {} zeros, {} not finite, radius at most {:.2g} of the value", least, most, zeros, other, radius);
+}
+
 std::string explain_family(const Family& f) {
   std::string s = fmt::format("{}: a case family of profile {}\n\n", f.name(), f.profile()) + wrapped(f.rationale()) + "\nKinds of fault that it must catch by itself:\n";
   std::size_t width = 0;
@@ -78,6 +100,24 @@ std::string explain_family(const Family& f) {
   for (Level l : {Level::smoke, Level::ci, Level::nightly}) s += fmt::format("{}{} at {}", l == Level::smoke ? "" : ", ", f.problems(l).size(), name(l));
   s += fmt::format("\n  {} list cases --family {} --level smoke\n", invocation(), f.name());
   return s + fmt::format("Judge a kernel by it alone:\n  {} verify --kernel NAME --family {}\n", invocation(), f.name());
+}
+
+std::string explain_fault(const Fault& f) {
+  std::string s = fmt::format("{}: a deliberate fault in the bank, of kind {}\n\n", f.name, f.kind) + wrapped(f.mechanism);
+  if (f.parameter != 0) s += fmt::format("Magnitude: {:g}, the smallest seen in the field.\n", f.parameter);
+  s += "Origin: " + std::string(f.origin) + "\n\nIt exists as the kernels\n";
+  std::string first;
+  for (Form form : {Form::recurrent, Form::chunkwise})
+    for (FaultScalar scalar : {FaultScalar::fp32, FaultScalar::bf16})
+      if (const gdn_kernel* k = faulty_kernel(f, form, scalar)) {
+        s += fmt::format("  {}\n", k->name);
+        if (first.empty()) first = k->name;
+      }
+  return s + fmt::format("See it caught:\n  {} verify --kernel {}\n", invocation(), first);
+}
+
+std::string explain_check(const Check& c) {
+  return fmt::format("{}: a check, clause {} of the accuracy standard (reference/README.md)\n\n", c.name(), c.clause()) + wrapped(c.rationale());
 }
 
 std::string explain_kernel(const gdn_kernel& k) {
@@ -131,9 +171,21 @@ std::string explain_case(const std::string& text) {
   s += fmt::format("heads       {} key, {} value; K={} V={}\n", p.heads, p.value_heads, p.key_dim, p.value_dim);
   s += fmt::format("dtypes      q, k, v, o {}; g {}; beta {}; state {}\n", name(p.io), name(p.gate), name(p.beta), name(p.state));
   s += fmt::format("size        {:.4g} token-heads\n", p.token_heads());
+  double size = 0;
   for (const Run& r : c.runs) {
+    size += r.problem.token_heads();
     s += fmt::format("\nrun {}{}\n", r.name, r.truth ? "" : " (judged by relations only)");
     for (const auto& [n, t] : r.inputs) s += fmt::format("  {:<11} {:<9} {:<16} {}\n", n, name(t.dtype), shape_text(t.shape), ranges(t));
+  }
+  if (size <= kTruthLimit) {
+    const Golden g = make_golden(c);
+    s += "\nTruth, certified:\n";
+    for (std::size_t i = 0; i < c.runs.size(); ++i)
+      for (const auto& [n, t] : g.truths[i]) s += fmt::format("  {:<9} {:<3} {:<16} {}\n", c.runs[i].name, n, shape_text(t.shape), truth_range(t));
+    s += fmt::format("  of {} values {} are not certified for binary64, {} are ties or nearly; heads by exact arithmetic {}, in 256 bits or more {}\n",
+                     g.stats.elements, g.stats.uncertified_fp64, g.stats.balls, g.stats.exact_heads, g.stats.multiprecision_heads);
+  } else {
+    s += "\nTruth: not computed here, the case is large; `gdn-cts generate` does.\n";
   }
   for (const Relation& r : c.relations) s += fmt::format("\nrelation {}: {}\n", r.row, r.statement);
   if (const Family* f = find_family(c.family)) s += fmt::format("\nFamily {} (profile {}):\n", f->name(), f->profile()) + wrapped(f->rationale(), 2);
@@ -145,7 +197,7 @@ struct ExplainCommand final : Command {
   std::string subject;
 
   std::string name() const override { return "explain"; }
-  std::string summary() const override { return "what a case, family, kind of fault, kernel, contract or convention is"; }
+  std::string summary() const override { return "what a case, family, fault, kind, check, kernel, contract or convention is"; }
   int order() const override { return 11; }
   void options(Options& o) override { o.argument("subject", subject, "case id, or the name of anything that `list` prints"); }
   int run() override {
@@ -163,6 +215,8 @@ struct ExplainCommand final : Command {
       s += fmt::format("{}: a precision contract, what a kernel declares of its arithmetic\n\n", to_string(c)) + explain(c);
     }
     if (const gdn_kernel* k = find_builtin(subject)) s += (s.empty() ? "" : "\n") + explain_kernel(*k);
+    if (const Fault* f = find_fault(subject)) s += (s.empty() ? "" : "\n") + explain_fault(*f);
+    if (const Check* c = find_check(subject)) s += (s.empty() ? "" : "\n") + explain_check(*c);
     s += explain_convention(subject);
     if (s.empty()) throw Usage(fmt::format("nothing is called '{}'; `gdn-cts list` prints what there is", subject.substr(0, 200)));
     print(s);

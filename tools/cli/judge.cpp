@@ -82,6 +82,7 @@ struct JudgeCommand final : Command {
 
   int run() override {
     use_threads(kernel.threads);
+    output.prepare();
     if (golden_file.empty()) throw Usage("--golden FILE is required");
     if (candidate.empty() == !kernel.given()) throw Usage("give either --candidate FILE or a kernel (--kernel, --plugin, --exec)");
     const Golden golden = read_golden(golden_file);

@@ -5,8 +5,10 @@
 #include <functional>
 
 #include "kernels/convention.h"
+#include "kernels/faulty/faults.h"
 #include "kernels/registry.h"
 #include "reference/contract.h"
+#include "suites/check.h"
 #include "suites/family.h"
 #include "suites/kinds.h"
 #include "tools/cli/command.h"
@@ -33,6 +35,8 @@ struct ListCommand final : Command {
             {"cases", [this] { return list_cases(); }},
             {"contracts", [] { return list_contracts(); }},
             {"kernels", [] { return list_kernels(); }},
+            {"faults", [] { return list_faults(); }},
+            {"checks", [] { return list_checks(); }},
             {"conventions", [] { return list_conventions(); }},
             {"kinds", [] { return list_kinds(); }}};
   }
@@ -93,6 +97,17 @@ struct ListCommand final : Command {
     Table t{{{"kernel"}, {"device"}, {"contract"}, {"what it is"}}, {}};
     for (const gdn_kernel* k : builtin_kernels())
       t.rows.push_back({k->name, k->device == GDN_DEVICE_CUDA ? "cuda" : "cpu", k->contract, k->description});
+    return t;
+  }
+  static Table list_faults() {
+    Table t{{{"fault"}, {"kind"}, {"forms"}, {"what goes wrong"}}, {}};
+    for (const Fault& f : fault_bank())
+      t.rows.push_back({f.name, f.kind, !f.has(Form::chunkwise) ? "recurrent" : f.has(Form::recurrent) ? "both" : "chunkwise", f.mechanism});
+    return t;
+  }
+  static Table list_checks() {
+    Table t{{{"check"}, {"clause"}, {"why it exists"}}, {}};
+    for (const Check* c : checks()) t.rows.push_back({c->name(), c->clause(), first_sentence(c->rationale())});
     return t;
   }
   static Table list_conventions() {

@@ -64,7 +64,7 @@ void wait_for_stop() {
   if (number == 0) return;
   clear_bar();
   remove_temporary_files();
-  note(number == SIGINT ? "interrupted, no verdict" : "terminated, no verdict");
+  note(number == SIGINT ? "interrupted" : "terminated");
   ::_exit(128 + number);
 }
 

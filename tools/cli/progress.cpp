@@ -50,14 +50,14 @@ void Progress::at(std::size_t done, std::size_t total, const std::string& detail
   last_ = now;
   const double share = total ? std::clamp((static_cast<double>(done) + part) / static_cast<double>(total), 0.0, 1.0) : 1.0;
   const double seconds = duration<double>(now - start_).count();
-  const std::string count = fmt::format("{}/{}", done, total);
+  const std::string count = total > 1 ? fmt::format("{}/{} ", done, total) : "";
   if (!terminal()) {
-    write_error(fmt::format("gdn-cts: {} {} ({:.0f}%, {:.0f} s) {}\n", what_, count, 100 * share, seconds, reports::printable(detail)));
+    write_error(fmt::format("gdn-cts: {} {}({:.0f}%, {:.0f} s) {}\n", what_, count, 100 * share, seconds, reports::printable(detail)));
     return;
   }
   constexpr int width = 24;
   const int full = static_cast<int>(share * width);
-  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {} {:.0f} s  {}", what_, "", full, "", width - full, count, seconds, reports::printable(detail));
+  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {}{:.0f} s  {}", what_, "", full, "", width - full, count, seconds, reports::printable(detail));
   if (line.size() >= columns()) line.resize(columns() - 1);   // problem texts are ASCII; a cut character only flickers
   write_error("\r\x1b[K" + line);
   g_drawn = true;

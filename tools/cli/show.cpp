@@ -16,14 +16,29 @@ void OutputOptions::declare(Options& o) {
   o.option("--failures", failures, "N", "print at most N failures in full");
 }
 
+void OutputOptions::prepare() const {
+  std::error_code code;
+  if (!report.empty()) {
+    std::filesystem::create_directories(report, code);
+    if (!std::filesystem::is_directory(report, code)) throw Usage("--report: " + report + " is no folder and cannot be made one");
+  }
+  for (const std::string& file : {json, junit}) {
+    if (file.empty()) continue;
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder, code)) throw Usage("cannot write " + file + ": no such folder");
+    if (std::filesystem::is_directory(file, code)) throw Usage("cannot write " + file + ": it is a folder");
+  }
+}
+
 void show_gate(const GateResult& result, const OutputOptions& o) {
   const GateVerdict verdict{result.exit_status == 0, result.summary, result.objections};
+  std::string unwritten;
   try {
     if (!o.json.empty()) write_jsonl(o.json, result.records);
     if (!o.junit.empty()) write_junit(o.junit, result.records, &verdict);
     if (!o.report.empty()) write_pages(o.report, result.records, &verdict);
   } catch (const std::runtime_error& e) {
-    throw Usage(e.what());
+    unwritten = e.what();
   }
 
   const bool colour = colour_output();
@@ -43,6 +58,7 @@ void show_gate(const GateResult& result, const OutputOptions& o) {
   for (const std::string& line : reports::other_objections(result.records, verdict)) others += "  " + reports::printable(line) + "\n";
   if (!others.empty()) print("\nThe gate does not pass because\n" + others);
   print(fmt::format("\n{}{}{}\n", colour ? (verdict.passed ? "\x1b[32m" : "\x1b[31m") : "", reports::printable(result.summary), colour ? "\x1b[0m" : ""));
+  if (!unwritten.empty()) throw Usage(unwritten);
   if (!o.report.empty()) print(fmt::format("page: {}\n", (std::filesystem::path(o.report) / "index.html").string()));
 }
 

@@ -11,10 +11,12 @@ struct OutputOptions {
   std::string report, json, junit;
   std::uint64_t failures = 5;
   void declare(Options& o);
+  // Says before the work what cannot be written after it. Throws Usage.
+  void prepare() const;
 };
 
 // Files first, so that they exist whatever becomes of the terminal; then the table, the failure blocks, what else
-// keeps the gate from passing, and the summary. Throws Usage where a file cannot be written.
+// keeps the gate from passing, and the summary. Throws Usage, after printing, where a file could not be written.
 void show_gate(const GateResult& result, const OutputOptions& o);
 
 }  // namespace gdn::cli

@@ -38,6 +38,7 @@ struct VerifyCommand final : Command {
   int run() override {
     if (!cases.empty() && !only_families.empty()) throw Usage("--case and --family cannot be combined");
     use_threads(kernel.threads);
+    output.prepare();
     GateOptions gate;
     gate.level = parse_level(level);
     gate.seed = seed;

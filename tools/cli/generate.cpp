@@ -1,0 +1,153 @@
+// gdn-cts generate: golden data, certified expected results in HDF5 (golden/README.md).
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "golden/import.h"
+#include "golden/stream.h"
+#include "reports/text.h"
+#include "suites/family.h"
+#include "tools/cli/command.h"
+#include "tools/cli/kernel_options.h"
+#include "tools/cli/progress.h"
+
+namespace gdn::cli {
+namespace {
+
+// One of the words, by position: for options that name an enumerator.
+template <class E>
+E choose(const char* option, const std::string& text, std::initializer_list<const char*> words) {
+  int i = 0;
+  std::string known;
+  for (const char* w : words) {
+    if (text == w) return static_cast<E>(i);
+    known += (i++ ? ", " : "") + std::string(w);
+  }
+  throw Usage(fmt::format("{}: '{}' is none of {}", option, text, known));
+}
+
+struct GenerateCommand final : Command {
+  std::string level, inputs, directory;
+  std::vector<std::string> problems, only_families, cases;
+  std::uint64_t seed = 1, threads = 0;
+  std::string convention, layout = "THD", state = "KV", gate = "log", heads = "grouped", scale, io, group = "/";
+  bool nearest_gates = false;
+
+  std::string name() const override { return "generate"; }
+  std::string summary() const override { return "golden data: certified expected results in HDF5"; }
+  int order() const override { return 20; }
+  void options(Options& o) override {
+    o.option("-o,--output", directory, "DIR", "folder for the files and their manifest (required)");
+    o.option("--level", level, "LEVEL", "the cases of a level: smoke, ci, nightly or exhaustive");
+    o.option("--family", only_families, "FAMILY", "with --level: only these families; with --problem: the family that fills it", true);
+    o.option("--problem", problems, "PROBLEM", "a problem, such as prefill/n1_t257_h2_hv4_k128_v64/bf16/h0; may be repeated", false);
+    o.option("--case", cases, "CASE-ID", "a case; may be repeated", false);
+    o.option("--seed", seed, "N", "seed of the inputs");
+    o.option("--inputs", inputs, "FILE.h5", "your own recorded q, k, v, g, beta and, if there, h0 and cu_seqlens");
+    o.option("--layout", layout, "L", "of recorded tensors: THD, BTHD or BHTD");
+    o.option("--state", state, "S", "of a recorded h0: KV or VK (last one contiguous)");
+    o.option("--gate", gate, "G", "of a recorded g: log, linear or log2");
+    o.option("--heads", heads, "H", "of recorded q and k: grouped, tiled or repeated");
+    o.option("--scale", scale, "X", "scale of the recorded run (default: attribute of the file, else K^-1/2)");
+    o.option("--io", io, "DTYPE", "dtype of q, k, v in the golden (default: as recorded)");
+    o.flag("--nearest-gates", nearest_gates, "recorded gates that are no exact natural logarithm in fp32: take the nearest one");
+    o.option("--group", group, "PATH", "where in the file the recorded tensors are");
+    o.option("--threads", threads, "N", "0: all processors");
+    o.footer("Recorded inputs: what a file's attribute `convention` says is taken where no option says otherwise.");
+  }
+
+  ImportOptions import_options() const {
+    ImportOptions i;
+    std::map<std::string, std::string> said{{"layout", layout}, {"state", state}, {"gate", gate}, {"heads", heads}};
+    // Attribute "axis=value;axis=value"; an option other than its default wins.
+    const std::string text = recorded_convention(inputs, group);
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find(';', begin), text.size());
+      const std::string word = text.substr(begin, end - begin);
+      begin = end + 1;
+      const auto at = word.find('=');
+      const auto axis = said.find(word.substr(0, at));
+      if (axis == said.end() || at == std::string::npos)
+        throw BadInput(fmt::format("{}: attribute convention: '{}' is not one of layout=, state=, gate=, heads=", inputs, reports::printable(word)));
+      const ImportOptions defaults;
+      static const std::map<std::string, std::string> canonical{{"layout", "THD"}, {"state", "KV"}, {"gate", "log"}, {"heads", "grouped"}};
+      if (axis->second == canonical.at(axis->first)) axis->second = word.substr(at + 1);
+    }
+    i.layout = choose<RecordedLayout>("layout", said["layout"], {"THD", "BTHD", "BHTD"});
+    i.state = choose<RecordedState>("state", said["state"], {"KV", "VK"});
+    i.gate = choose<RecordedGate>("gate", said["gate"], {"log", "linear", "log2"});
+    i.heads = choose<RecordedHeads>("heads", said["heads"], {"grouped", "tiled", "repeated"});
+    if (!scale.empty()) {
+      char* end = nullptr;
+      const double x = std::strtod(scale.c_str(), &end);
+      if (*end) throw Usage("--scale: '" + scale + "' is not a number");
+      i.scale = x;
+    }
+    if (!io.empty()) i.io = parse_dtype(io);
+    i.nearest_gates = nearest_gates;
+    i.group = group;
+    return i;
+  }
+
+  int run() override {
+    use_threads(threads);
+    if (directory.empty()) throw Usage("where to? -o DIR is required");
+    const int ways = !level.empty() + !problems.empty() + !cases.empty() + !inputs.empty();
+    if (ways != 1) throw Usage("which cases? Give exactly one of --level, --problem, --case, --inputs");
+
+    std::vector<CaseId> ids;
+    Imported imported;
+    if (!level.empty()) {
+      ids = cases_of(parse_level(level), seed, only_families);
+    } else if (!cases.empty()) {
+      for (const std::string& text : cases) ids.push_back(parse_case_id(text));
+    } else if (!problems.empty()) {
+      if (only_families.size() > 1) throw Usage("--problem takes one --family");
+      for (const std::string& text : problems) ids.push_back({only_families.empty() ? "typical" : only_families[0], parse_problem(text), seed});
+    } else {
+      imported = import_inputs(inputs, import_options());
+      for (const std::string& line : imported.notes) note(reports::printable(line));
+    }
+    for (const CaseId& id : ids)
+      if (!find_family(id.family)) throw Usage("unknown case family '" + id.family + "'; `gdn-cts list families` prints them");
+
+    const auto start = std::chrono::steady_clock::now();
+    OracleStats sum;
+    std::uintmax_t bytes = 0;
+    std::filesystem::path last;
+    const std::size_t count = inputs.empty() ? ids.size() : 1;
+    {
+      Progress progress("generate");
+      for (std::size_t i = 0; i < count; ++i) {
+        const Case c = inputs.empty() ? make_case(ids[i]) : std::move(imported.the_case);
+        const std::string id = case_id(c);
+        OracleStats s;
+        last = generate_golden(directory, c, &s, [&](double part) { progress.at(i, count, id, part); }, imported.source);
+        bytes += std::filesystem::file_size(last);
+        sum.elements += s.elements;
+        sum.uncertified_fp64 += s.uncertified_fp64;
+        sum.balls += s.balls;
+        sum.multiprecision_heads += s.multiprecision_heads;
+        sum.exact_heads += s.exact_heads;
+        progress.at(i + 1, count, id);
+      }
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto share = [&](std::int64_t missing) {
+      return sum.elements ? fmt::format("{:.4g}%", 100.0 * static_cast<double>(sum.elements - missing) / static_cast<double>(sum.elements)) : std::string("-");
+    };
+    if (count == 1) print(last.string() + "\n");
+    print(fmt::format("{} golden{} in {}: {:.4g} MB, {:.3g} s\n", count, count == 1 ? "" : "s", directory, static_cast<double>(bytes) / 1e6, seconds));
+    print(fmt::format("{} expected values; correctly rounded result known for fp32, fp16 and bf16: {} ({} others are ties or nearly), for binary64: {}\n",
+                      sum.elements, share(sum.balls), sum.balls, share(sum.uncertified_fp64)));
+    print(fmt::format("heads finished by exact arithmetic: {}; run again in 256 bits or more: {}\n", sum.exact_heads, sum.multiprecision_heads));
+    return 0;
+  }
+};
+
+GenerateCommand command;
+const RegisterCommand registered(&command);
+
+}  // namespace
+}  // namespace gdn::cli
