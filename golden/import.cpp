@@ -236,7 +236,8 @@ struct Importer {
   void scale(Problem& p) const {
     if (!o.scale && !recorded_scale) return;
     const double s = o.scale ? *o.scale : *recorded_scale;
-    if (s == p.effective_scale() || s == 1.0 / std::sqrt(static_cast<double>(p.key_dim))) return;
+    // 1/sqrt(K) and K**-0.5 differ in the last bit of a double.
+    if (s == p.effective_scale() || std::fabs(s * std::sqrt(static_cast<double>(p.key_dim)) - 1) <= 1e-15) return;
     if (!std::isfinite(s) || s == 0 || decode(encode(s, Format::fp32), Format::fp32) != s) {
       char number[64];
       std::snprintf(number, sizeof number, "%.17g", s);

@@ -220,6 +220,7 @@ TEST_CASE("scale comes from the option, the file, or the default") {
   CHECK(import_of(t).the_case.problem.scale == 0);
   CHECK(import_of(t, {}, [](hid_t f) { put_scale(f, 0.25); }).the_case.problem.scale == 0.25);
   CHECK(import_of(t, {}, [](hid_t f) { put_scale(f, 1 / std::sqrt(3.0)); }).the_case.problem.scale == 0);   // the default, as a double
+  CHECK(import_of(t, {}, [](hid_t f) { put_scale(f, std::nextafter(std::pow(3.0, -0.5), 1.0)); }).the_case.problem.scale == 0);
   CHECK(contains(refused(t, {}, [](hid_t f) { put_scale(f, 0.1); }), "scale 0.1"));
   CHECK(contains(refused(t, {}, [](hid_t f) { put_scale(f, 0); }), "scale 0 is not"));
   ImportOptions o;
