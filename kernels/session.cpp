@@ -5,6 +5,7 @@
 #include <omp.h>
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <new>
 #include <stdexcept>
@@ -41,6 +42,16 @@ class Threads {
   int before_ = 0;
 };
 
+// Behind the last tensor lies the page that a child process guards; here a pattern has to do.
+constexpr std::byte kBehind{0x5a};
+void check_behind(const CallImage& image, const std::byte* arena, std::vector<std::string>& violations) {
+  const std::byte *const end = arena + image.size, *const last = end + kPage;
+  const std::byte* const changed = std::find_if(end, last, [](std::byte b) { return b != kBehind; });
+  if (changed < last)
+    violations.push_back("wrote past the end of " + (image.tensors.empty() ? std::string("nothing") : image.tensors.back().name) +
+                         ", first at byte " + std::to_string(changed - end) + " past its memory");
+}
+
 class InlineSession : public KernelSession {
  public:
   InlineSession(const gdn_kernel* kernel, const SessionOptions& o) : kernel_(kernel), options_(o), info_(read_declarations(*kernel)) {
@@ -55,7 +66,8 @@ class InlineSession : public KernelSession {
         explicit Arena(std::size_t n) : bytes(static_cast<std::byte*>(::operator new(n, std::align_val_t{kPage}))) {}
         ~Arena() { ::operator delete(bytes, std::align_val_t{kPage}); }
         std::byte* bytes;
-      } arena(image.size);
+      } arena(image.size + kPage);
+      std::fill_n(arena.bytes + image.size, kPage, kBehind);
       fill_image(image, inputs, arena.bytes);
       std::vector<std::byte*> data;
       for (const PlacedTensor& t : image.tensors) data.push_back(arena.bytes + t.begin);
@@ -65,6 +77,7 @@ class InlineSession : public KernelSession {
       e.message = result.message;
       e.seconds = result.seconds;
       e.outputs = collect_image(image, inputs, arena.bytes, e.violations);
+      check_behind(image, arena.bytes, e.violations);
       if (e.outcome != Outcome::ok) e.outputs.clear();
       return e;
     });
