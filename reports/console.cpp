@@ -34,7 +34,7 @@ std::vector<std::string> in_words(const Record& r, const RecordElement& e) {
                                          not_finite(e.got) && !not_finite(exact) ? ", which is not a finite number," : "", exact)};
   if (finite && e.bound > 0 && e.ratio > 1)
     s.push_back(fmt::format("A correct kernel with the precision contract {} is off by at most {} there; this one is off by {}, {} times as much.",
-                            r.contract, short_number(e.bound), short_number(e.error), short_number(e.ratio)));
+                            r.contract, short_number(e.bound), short_number(std::fabs(e.error)), short_number(e.ratio)));
   else if (finite && e.bound == 0)
     s.push_back("On this input every correct kernel returns exactly the expected number, so any difference is a fault.");
   return s;

@@ -265,9 +265,21 @@ void write_pages(const std::string& dir, const std::vector<Record>& records, con
   tile(fmt::format("{:.3g} s", sum.seconds), "run time");
   s += "</div>\n";
 
+  if (kernels.size() > 1) {
+    s += "<h2>Kernels</h2>\n<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>kernel</th><th>contract</th><th class=\"n\">passed</th>"
+         "<th class=\"n\">not passed</th><th class=\"n\">not supported</th><th class=\"n\">max error/bound</th></tr></thead><tbody>\n";
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      Tally t;
+      for (const Record* r : by_kernel[kernels[k]]) t.add(*r);
+      s += fmt::format("<tr><td><a href=\"#kernel{}\">{}</a></td><td>{}</td><td class=\"n\">{}</td><td class=\"n {}\">{}</td><td class=\"n\">{}</td>"
+                       "<td class=\"n\" data-k=\"{}\">{}</td></tr>\n", k, esc(kernels[k]), esc(by_kernel[kernels[k]][0]->contract), t.passed, t.bad() ? "fail" : "pass",
+                       t.bad(), t.not_supported + t.skipped, t.has_ratio ? sort_key(t.max_ratio) : "-1", t.has_ratio ? short_number(t.max_ratio) : "-");
+    }
+    s += "</tbody></table></div>\n";
+  }
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     const auto& list = by_kernel[kernels[k]];
-    if (kernels.size() > 1) s += "<h2>" + esc(kernels[k]) + "</h2>\n";
+    if (kernels.size() > 1) s += fmt::format("<h2 id=\"kernel{}\">{}</h2>\n", k, esc(kernels[k]));
     else s += "<h2>What was tested</h2>\n";
     s += kernel_facts(*list[0]);
     s += "<h3>Verdicts by family and check</h3>\n" + matrix(list);

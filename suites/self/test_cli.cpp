@@ -243,6 +243,36 @@ TEST_CASE("judge agrees with verify, on results computed elsewhere") {
   }
 }
 
+TEST_CASE("minimize finds the smallest problem that shows a fault") {
+  const Result r = gdn_cts("minimize typical:prefill/n1_t70_h2_hv4_k16_v16/fp32/h0:1 --kernel faulty/state_zeroed_at_chunk_border/chunk-fp32");
+  CAPTURE(r.out, r.err);
+  CHECK(r.status == 1);
+  CHECK(contains(r.out, "smallest: typical:prefill/n1_t65_h1_hv1_k1_v1/fp32/noht:1"));  // the first token after the border
+  const Result sound = gdn_cts("minimize typical:prefill/n1_t70_h2_hv4_k16_v16/fp32/h0:1 --kernel cpu_chunk_fp32");
+  CHECK(sound.status == 0);
+  CHECK(contains(sound.out, "does not fail, it is PASSED"));
+}
+
+TEST_CASE("infer rules out what a kernel does not keep") {
+  const Result r = gdn_cts("infer --kernel cpu_chunk_bf16 --family long_memory");
+  CAPTURE(r.out, r.err);
+  CHECK(r.status == 0);
+  CHECK(contains(r.out, "\nbf16-chunk      yes "));
+  CHECK(contains(r.out, "\nfp32-chunk      no "));
+  CHECK(contains(r.out, "tightest contract that it meets here: bf16-chunk"));
+}
+
+TEST_CASE("bench measures, and says on what") {
+  const Directory dir;
+  const Result r = gdn_cts("bench --what kernels,checks --repeats 2 --problem prefill/n1_t16_h1_hv1_k16_v16/fp32 --json '" + dir / "b.json" + "'");
+  CAPTURE(r.out, r.err);
+  CHECK(r.status == 0);
+  for (const char* part : {"compiler", "processor", "kernel cpu_recurrent_fp32", "all checks"}) {
+    CHECK(contains(r.out, part));
+    CHECK(contains(read_file(dir / "b.json"), part));
+  }
+}
+
 TEST_CASE("Ctrl-C and termination leave nothing half-written") {
   for (const auto& [signal, status] : {std::pair{"INT", 130}, {"TERM", 143}}) {
     const Directory dir;
