@@ -221,7 +221,7 @@ class IsolatedSession : public KernelSession {
     arguments_.insert(arguments_.end(), {"--kernel", kernel, "--memory", std::to_string(memory)});
     if (!library.empty()) arguments_.insert(arguments_.end(), {"--plugin", library});
     if (const std::string why = start(&info_); !why.empty()) throw std::invalid_argument(why);
-    info_.how = library.empty() ? "--kernel " + info_.name : "--plugin " + library + (kernel.empty() ? "" : " --name " + kernel);
+    info_.how = library.empty() ? "--kernel " + info_.name : "--plugin " + library + (kernel.empty() ? "" : " --kernel " + kernel);
     info_.module = library;
   }
   const KernelInfo& info() const override { return info_; }

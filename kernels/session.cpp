@@ -39,7 +39,7 @@ class Threads {
   Threads& operator=(const Threads&) = delete;
 
  private:
-  int before_ = 0;
+  [[maybe_unused]] int before_ = 0;
 };
 
 // Behind the last tensor lies the page that a child process guards; here a pattern has to do.

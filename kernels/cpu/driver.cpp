@@ -58,7 +58,7 @@ int thread_limit() {
 
 // f(i, thread) for i < n, thread < threads.
 template <class F>
-void parallel(int threads, std::int64_t n, F f) {
+void parallel([[maybe_unused]] int threads, std::int64_t n, F f) {
 #if defined(GDN_PLAIN_THREADS)
   std::atomic<std::int64_t> next{0};
   std::vector<std::thread> team;

@@ -7,7 +7,9 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/registry.h"
 #include "kernels/session.h"
+#include "reference/bound.h"
 #include "reference/format.h"
+#include "reference/truth.h"
 #include "suites/self/catch.h"
 #include "suites/self/exact_run.h"
 
@@ -115,6 +117,11 @@ TensorSet run_of(const std::string& kernel, const Run& run, int threads = 0) {
   return e.outputs;
 }
 
+// A problem with {io} as the first dtype that the kernel takes.
+std::string native(const std::string& kernel, const std::string& text) {
+  return with_io(text, gdn::name(open_inline(kernel, {})->info().capabilities.io[0]));
+}
+
 // Rows [first, first + count) along the first axis.
 Tensor rows(const Tensor& t, std::int64_t first, std::int64_t count) {
   auto shape = t.shape;
@@ -140,8 +147,8 @@ bool promises(const std::string& kernel, bool Properties::*property) { return op
 }  // namespace
 
 TEST_CASE("the same bits at any number of threads and in a second run") {
-  const Run run = random_run("prefill/n5_t70+0+130+1+64_h2_hv6_k33_v19/fp32/h0,pad=1");
   for (const std::string& name : kCpu) {
+    const Run run = random_run(native(name, "prefill/n5_t70+0+130+1+64_h2_hv6_k33_v19/{io}/h0,pad=1"));
     REQUIRE(promises(name, &Properties::deterministic));
     const TensorSet one = run_of(name, run, 1);
     for (const int threads : {1, 2, 3, 7}) CHECK(run_of(name, run, threads) == one);
@@ -149,11 +156,11 @@ TEST_CASE("the same bits at any number of threads and in a second run") {
 }
 
 TEST_CASE("shape_invariant: sequences, heads, columns and aligned splits alone give the same bits") {
-  const std::string tail = "_h1_hv2_k20_v37/fp32/h0";
-  const Run all = random_run("prefill/n3_t70+130+7" + tail);
   for (const std::string& name : kCpu) {
     if (!promises(name, &Properties::shape_invariant)) continue;
     INFO(name);
+    const std::string tail = native(name, "_h1_hv2_k20_v37/{io}/h0");
+    const Run all = random_run("prefill/n3_t70+130+7" + tail);
     const TensorSet whole = run_of(name, all);
     Run second = all, narrow = all, split = all;
     second.problem = parse_problem("prefill/n1_t130" + tail);
@@ -162,7 +169,7 @@ TEST_CASE("shape_invariant: sequences, heads, columns and aligned splits alone g
     const TensorSet alone = run_of(name, second);
     CHECK(alone.at("o") == rows(whole.at("o"), 70, 130));
     CHECK(alone.at("ht") == rows(whole.at("ht"), 1, 1));
-    narrow.problem = parse_problem("prefill/n3_t70+130+7_h1_hv2_k20_v3/fp32/h0");
+    narrow.problem = parse_problem(native(name, "prefill/n3_t70+130+7_h1_hv2_k20_v3/{io}/h0"));
     narrow.inputs.at("v") = columns(all.inputs.at("v"), 30, 3);
     narrow.inputs.at("h0") = columns(all.inputs.at("h0"), 30, 3);
     const TensorSet slice = run_of(name, narrow);
@@ -184,10 +191,10 @@ TEST_CASE("the recurrent kernels do not care where a run is cut") {
 }
 
 TEST_CASE("masks_select: what is not finite reaches neither earlier rows nor other channels") {
-  const Run clean = random_run("prefill/n2_t70+66_h1_hv2_k20_v37/fp32/h0");
   const std::int64_t t0 = 37, V = 37, HV = 2, K = 20;
   for (const std::string& name : kCpu) {
     REQUIRE(promises(name, &Properties::masks_select));
+    const Run clean = random_run(native(name, "prefill/n2_t70+66_h1_hv2_k20_v37/{io}/h0"));
     const TensorSet want = run_of(name, clean);
     for (const double bad : {std::nan(""), kInf, -kInf})
       for (const char* tensor : {"q", "k", "v", "g", "beta"}) {
@@ -218,13 +225,53 @@ TEST_CASE("masks_select: what is not finite reaches neither earlier rows nor oth
   }
 }
 
+// Largest |result - truth| / bound over all elements of a run, under a contract.
+double worst_ratio(const Run& run, const TensorSet& got, const Contract& contract) {
+  const Problem& p = run.problem;
+  const Contract c = for_problem(contract, p);
+  double worst = 0;
+  for (std::int64_t n = 0; n < p.sequences(); ++n)
+    for (std::int64_t hv = 0; hv < p.value_heads; ++hv) {
+      const HeadInputs in = head_inputs(run, n, hv);
+      const HeadTruth truth = oracle_head(in);
+      const HeadResult bound = bound_head(c, in, p.split);
+      const auto judge = [&](const Tensor& t, std::int64_t at, const TruthTensor& x, double limit, std::size_t i) {
+        worst = std::max(worst, std::fabs((t.at(at) - x.hi[i]) - x.lo[i]) / (limit + static_cast<double>(x.radius[i])));
+      };
+      for (std::int64_t i = 0; i < in.T * in.V; ++i)
+        judge(got.at("o"), ((p.offsets()[static_cast<std::size_t>(n)] + i / in.V) * p.value_heads + hv) * in.V + i % in.V, truth.o,
+              bound.o[static_cast<std::size_t>(i)], static_cast<std::size_t>(i));
+      for (std::int64_t i = 0; i < in.K * in.V; ++i)
+        judge(got.at("ht"), (n * p.value_heads + hv) * in.K * in.V + i, truth.ht, bound.ht[static_cast<std::size_t>(i)], static_cast<std::size_t>(i));
+    }
+  return worst;
+}
+
+TEST_CASE("every kernel keeps the contract it declares, and not a tighter one") {
+  for (const std::string& name : kCpu) {
+    const KernelInfo info = open_inline(name, {})->info();
+    double tighter = 0;
+    for (const DType io : info.capabilities.io)
+      for (const char* options : {"/h0", "/h0,split=37", "", "/h0,state=bf16"}) {
+        const Run run = random_run("prefill/n2_t70+33_h1_hv2_k24_v9/" + std::string(gdn::name(io)) + options, 4);
+        const TensorSet got = run_of(name, run);
+        INFO(name << " " << to_string(run.problem));
+        CHECK(worst_ratio(run, got, info.contract) <= 1);
+        const bool narrow = info.contract.at(Point::out).format == Format::bf16;
+        tighter = std::max(tighter, worst_ratio(run, got, parse_contract(narrow ? "fp32-chunk;out=fp16" : "fp64-recurrent;out=fp32")));
+      }
+    INFO(name);
+    CHECK(tighter > 1);
+  }
+}
+
 TEST_CASE("gates: a reset hides everything before it, and a huge gate no later one") {
   for (const std::string& name : kCpu)
     for (const double reset : {-105.0, -1e4, -1e30, -kInf}) {
-      Run run = random_run("prefill/n1_t60_h1_hv1_k20_v5/fp32/h0");
+      Run run = random_run(native(name, "prefill/n1_t60_h1_hv1_k20_v5/{io}/h0"));
       run.inputs.at("g").set(32, reset);
       Run after = run;                             // tokens from the reset on, from nothing
-      after.problem = parse_problem("prefill/n1_t28_h1_hv1_k20_v5/fp32/h0");
+      after.problem = parse_problem(native(name, "prefill/n1_t28_h1_hv1_k20_v5/{io}/h0"));
       for (auto& [tensor, t] : after.inputs)
         if (tensor == "h0") t = Tensor(t.dtype, t.shape);
         else if (tensor == "cu_seqlens") t.set(1, 28);

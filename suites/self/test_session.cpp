@@ -77,7 +77,7 @@ struct Bad {
 TEST_CASE("a good plugin kernel, again and again") {
   auto s = open_plugin(kPlugin, "good", options());
   CHECK(s->info().name == "good");
-  CHECK(s->info().how == "--plugin " + kPlugin + " --name good");
+  CHECK(s->info().how == "--plugin " + kPlugin + " --kernel good");
   const Run run = small_run();
   for (int i = 0; i < 3; ++i) check_good(run, s->run(run, "x"));
   const Run split = small_run("prefill/n2_t5+2_h1_hv2_k3_v8/fp32/h0,split=1.3,scale=0x1p+0");
@@ -216,7 +216,7 @@ TEST_CASE("a built-in kernel gives the same in a child and in this process") {
   for (const char* name : {"cpu_recurrent_fp32", "cpu_recurrent_bf16", "cpu_chunk_fp32", "cpu_chunk_bf16"}) {
     auto here = open_inline(name, options());
     auto there = open_builtin(name, options());
-    for (const char* text : {"prefill/n2_t70+0_h2_hv4_k7_v5/fp32/h0,pad=2", "prefill/n1_t9_h1_hv1_k1_v1/bf16/h0,split=4"}) {
+    for (const char* text : {"prefill/n2_t70+0_h2_hv4_k7_v5/bf16/h0,pad=2", "prefill/n1_t9_h1_hv1_k1_v1/bf16/h0,split=4"}) {
       const Run run = small_run(text);
       const Execution a = here->run(run, "x"), b = there->run(run, "x");
       INFO(name << " " << text);
