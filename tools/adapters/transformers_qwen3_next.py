@@ -10,7 +10,8 @@ Tried with torch 2.15.0 and transformers 5.24.0 on the CPU. Read in that source:
   applied to q first; value head h reads key head h / (HV/H); use_qk_l2norm_in_kernel is off unless asked for;
 - chunk: C = 64, gate sums from the start of the chunk (so a very negative gate absorbs later ones and g = -inf
   gives NaN), U and W by triangular solves, one matrix product per chunk and point;
-- neither keeps packed sequences apart: a batch row is a sequence, so sequences of different length are not supported;
+- neither takes cu_seqlens: a batch row is a sequence. So sequences of equal length are one call with a batch row each,
+  and sequences of different length one call each; that packed ones stay apart shows nothing about transformers;
 - where the package fla can be imported, transformers runs FLA's kernels under these names. This adapter declares
   the contract of the PyTorch code, so it refuses to start then.
 """
@@ -26,12 +27,12 @@ WHICH = sys.argv[1] if len(sys.argv) == 2 and sys.argv[1] in ("chunk", "recurren
 DECLARED = {
     "chunk": {
         "contract": "fp32-chunk;solve=substitution;vectors=wu;gate_sum=prefix_seq;chunk=64;g_min=-10000",
-        "capabilities": "ops=prefill;io=fp32,bf16,fp16;state=fp32;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;h0;ht;noht;empty;g_min=-10000;beta_max=2",
+        "capabilities": "ops=prefill;io=fp32,bf16,fp16;state=fp32;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-10000;beta_max=2",
         "properties": "deterministic;symmetric",
     },
     "recurrent": {
         "contract": "fp32-recurrent",
-        "capabilities": "ops=prefill;io=fp32,bf16,fp16;state=fp32;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;h0;ht;noht;empty;g_min=-inf;beta_max=2",
+        "capabilities": "ops=prefill;io=fp32,bf16,fp16;state=fp32;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-inf;beta_max=2",
         "properties": "deterministic;symmetric;masks_select",
     },
 }
@@ -54,7 +55,7 @@ def declaration():
         "name": f"transformers_{WHICH}",
         "description": f"transformers torch_{WHICH}_gated_delta_rule (Qwen3-Next), CPU",
         "version": transformers.__version__,
-        "convention": "layout=BTHD;scale=fixed",
+        "convention": "scale=fixed",
         "module": f"{function.__module__}.{function.__qualname__}",
         "packages": {"torch": torch.__version__, "transformers": transformers.__version__},
         **DECLARED[WHICH],
@@ -67,11 +68,27 @@ def run(problem, q, k, v, g, beta, scale, h0, cu_seqlens):
     def tensor(x, dtype):
         return torch.from_numpy(np.ascontiguousarray(x)).to(dtypes[dtype])  # exact: x holds values of that dtype
 
-    o, ht = function(
-        tensor(q, problem.io), tensor(k, problem.io), tensor(v, problem.io), g=tensor(g, problem.gate),
-        beta=tensor(beta, problem.beta), initial_state=None if h0 is None else tensor(h0, problem.state),
-        output_final_state=problem.final_state)
-    return o.float().numpy(), None if ht is None else ht.numpy()
+    tokens = [tensor(x, d) for x, d in ((q, problem.io), (k, problem.io), (v, problem.io), (g, problem.gate), (beta, problem.beta))]
+    state = None if h0 is None else tensor(h0, problem.state)
+    o = torch.zeros(tokens[2].shape, dtype=torch.float32)
+    ht = torch.zeros(problem.sequences, problem.value_heads, problem.key_dim, problem.value_dim)
+
+    def call(first, last):  # sequences of equal length
+        begin, end = int(cu_seqlens[first]), int(cu_seqlens[last])
+        rows, length = last - first, (end - begin) // (last - first)
+        batch = [x[begin:end].reshape(rows, length, *x.shape[1:]) for x in tokens]
+        out, final = function(*batch[:3], g=batch[3], beta=batch[4], initial_state=None if state is None else state[first:last],
+                              output_final_state=problem.final_state)
+        o[begin:end] = out.reshape(end - begin, *out.shape[2:])
+        if final is not None:
+            ht[first:last] = final
+
+    if len(set(problem.lengths)) == 1:
+        call(0, problem.sequences)
+    else:
+        for n in range(problem.sequences):
+            call(n, n + 1)
+    return o.numpy(), ht.numpy()
 
 
 if __name__ == "__main__":

@@ -65,6 +65,10 @@ class Problem:
                 self.padding = int(value)
 
     @property
+    def sequences(self):
+        return len(self.lengths)
+
+    @property
     def tokens(self):
         return sum(self.lengths)
 
