@@ -158,6 +158,12 @@ std::string number(double x) {
   return text;
 }
 
+// Measured, and no number differs from the exact one.
+bool unreached(const FaultPower& f) {
+  return std::any_of(f.variants.begin(), f.variants.end(), [](const VariantPower& v) { return v.measured; }) &&
+         std::all_of(f.variants.begin(), f.variants.end(), [](const VariantPower& v) { return v.delta == 0; });
+}
+
 }  // namespace
 
 std::string VariantPower::name() const {
@@ -168,8 +174,13 @@ bool FaultPower::killed() const {
   return std::any_of(variants.begin(), variants.end(), [](const VariantPower& v) { return v.killed(); });
 }
 bool FaultPower::equivalent() const {
-  if (killed()) return false;
-  return std::all_of(variants.begin(), variants.end(), [&](const VariantPower& v) { return certain ? v.delta == 0 : v.snr < 1; });
+  if (killed() || certain) return false;
+  bool changes = false;
+  for (const VariantPower& v : variants) {
+    if (v.snr >= 1) return false;
+    changes = changes || v.delta > 0;
+  }
+  return changes;
 }
 
 std::size_t PowerResult::killed(bool certain_only) const {
@@ -294,6 +305,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
         VariantPower& v = f.variants[w.variant];
         const auto n = noise.find(w.twin);
         if (n == noise.end()) continue;
+        v.measured = true;
         double snr2 = 0;
         for (std::size_t r = 0; r < c.runs.size(); ++r)
           if (c.runs[r].truth)
@@ -374,9 +386,9 @@ std::string power_table(const PowerResult& r) {
     std::string by;
     for (const auto& [what, variants] : how) by += (by.empty() ? "" : "; ") + what;
     std::snprintf(line, sizeof line, "%-38s %-31s %zu/%zu%s  ", f.fault->name, f.fault->kind, n, f.variants.size(), f.certain ? " *" : "  ");
-    text += line + (by.empty() ? std::string(f.equivalent() ? "EQUIVALENT" : "SURVIVES") : by) + "\n";
+    text += line + (by.empty() ? std::string(f.equivalent() ? "EQUIVALENT" : unreached(f) ? "SURVIVES: changes nothing on these cases" : "SURVIVES") : by) + "\n";
     for (const VariantPower& v : f.variants)
-      if (!f.killed())
+      if (!f.killed() && v.measured && v.delta > 0)
         text += "    " + v.name() + ": SNR " + number(v.snr) + ", delta " + number(v.delta) + (v.snr_case.empty() ? "" : " on " + v.snr_case) + "\n";
   }
   text += "\n* mask, boundary or layout: must be caught whenever it changes anything\n";

@@ -37,6 +37,7 @@ struct VariantPower {
   // the rounding noise that the twin itself shows, root mean square over a row of V channels, at least half an ulp.
   double snr = 0, delta = 0;                       // delta: largest |delta|; infinite where the fault gives no number
   std::string snr_case;
+  bool measured = false;                           // on some case whose domain holds it
   std::string name() const;                        // "chunk-bf16"
   bool killed() const { return !kills.empty(); }
 };
@@ -46,7 +47,8 @@ struct FaultPower {
   bool certain = false;                            // of a mask, boundary or layout kind
   std::vector<VariantPower> variants;
   bool killed() const;                             // in some variant
-  // Not killed, and nothing to see: SNR < 1 under every contract, or no delta at all for certain kinds.
+  // Not killed, of no mask, boundary or layout kind, changes something, and that below the noise (SNR < 1) under every
+  // contract. A fault that changes nothing on these cases is not equivalent: the cases do not reach it.
   bool equivalent() const;
 };
 

@@ -13,6 +13,7 @@
 
 #include "reference/standard.h"
 #include "suites/features.h"
+#include "suites/identify.h"
 
 namespace gdn {
 namespace {
@@ -99,7 +100,7 @@ bool decides(const CheckResult& c) {
 }
 
 void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relations, const KernelInfo& info,
-                const std::vector<Execution>& executions) {
+                const std::vector<Execution>& executions, bool name_fault) {
   const auto start = Clock::now();
   const CheckInput in{g, relations, info, executions};
   bool decided = false;
@@ -137,6 +138,13 @@ void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relatio
     if (c.check == "bound") r.metrics.insert(c.metrics.begin(), c.metrics.end());
     if (c.status == CheckStatus::failed && c.first && r.first_bad_chunk.empty()) r.first_bad_chunk = std::to_string(c.first->chunk);
     r.checks.push_back(std::move(rc));
+  }
+  if (failed && name_fault) {
+    try {
+      r.resembles = resembles(in);
+    } catch (const std::exception& e) {            // names nothing, but the verdict stands
+      r.resembles = std::string("not compared: ") + e.what();
+    }
   }
   if (failed) set(r, Verdict::failed, failed->check + " (clause " + failed->clause + "): " + failed->message);
   else if (mistrusted) set(r, Verdict::mistrusted, mistrusted->check + " (clause " + mistrusted->clause + "): " + mistrusted->message);
@@ -187,7 +195,7 @@ Golden obtain_golden(const Case& c, const std::filesystem::path& cache, const st
   return g;
 }
 
-Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions) {
+Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions, bool name_fault) {
   Record r = blank(g, info);
   if (executions.size() != c.runs.size()) {
     set(r, Verdict::untested, "results of " + std::to_string(executions.size()) + " runs for a case of " + std::to_string(c.runs.size()));
@@ -202,11 +210,11 @@ Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, con
     if (e.outcome == Outcome::error || e.outcome == Outcome::crashed) set(r, Verdict::runtime_error, reason);
     if (e.outcome == Outcome::timeout) set(r, Verdict::timeout, reason);
   }
-  if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions);
+  if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions, name_fault);
   return r;
 }
 
-Record judge_case(const Golden& g, const Case& c, KernelSession& kernel) {
+Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, bool name_fault) {
   std::vector<Execution> executions;
   for (const Run& run : c.runs) {
     Execution e;
@@ -218,7 +226,7 @@ Record judge_case(const Golden& g, const Case& c, KernelSession& kernel) {
     if (!ok) break;
   }
   executions.resize(c.runs.size());
-  return judge_results(g, c, kernel.info(), executions);
+  return judge_results(g, c, kernel.info(), executions, name_fault);
 }
 
 std::vector<std::string> objections(const GateOptions& o, const Capabilities& caps, const std::vector<Record>& records) {
@@ -306,6 +314,7 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     }
   }
   GateResult result;
+  int failures = 0;
   for (const CaseId& id : ids) {
     const Case c = make_case(id);
     const auto start = Clock::now();
@@ -323,7 +332,8 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     } else {
       const Golden g = obtain_golden(c, o.golden_dir, note);
       const double seconds = since(start);
-      r = judge_case(g, c, kernel);
+      r = judge_case(g, c, kernel, failures < kNamedFailures);
+      failures += r.verdict == name(Verdict::failed);
       r.golden_seconds = seconds;
     }
     r.level = name(o.level);

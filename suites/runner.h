@@ -31,10 +31,14 @@ Golden make_golden(const Case& c);                 // runs the oracle
 // From the cache when a file is there and edition and inputs are those of the case; else made, and written to the cache
 // when one is given. A stale or damaged file is named on `note` (when given) and replaced.
 Golden obtain_golden(const Case& c, const std::filesystem::path& cache, const std::function<void(const std::string&)>& note = {});
-// Judges one case. Never throws for what a kernel does.
-Record judge_case(const Golden& g, const Case& c, KernelSession& kernel);
+// Judges one case. Never throws for what a kernel does. name_fault: compare a failing result with the fault bank, which
+// takes a second or two (Record::resembles).
+Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, bool name_fault = true);
 // Judges results that were computed elsewhere (gdn-cts judge).
-Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions);
+Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions,
+                     bool name_fault = true);
+// A gate names the faults of its first kNamedFailures failing cases only.
+inline constexpr int kNamedFailures = 4;
 // The rule by which records become pass or fail is written in suites/README.md. Throws std::invalid_argument for an
 // unknown profile or family or a malformed case id.
 GateResult run_gate(const GateOptions& o, KernelSession& kernel,
