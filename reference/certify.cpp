@@ -338,6 +338,8 @@ bool many_bits(const ChannelData& data, const Target& target) {
 
 }  // namespace
 
+void free_thread_caches() { mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); }
+
 double norm(const float* x, std::int64_t n) {
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);

@@ -29,7 +29,10 @@ Decided decided(double hi, double lo, float radius);
 // every alpha is 0 or 1, 2048 bits. Returns true when multiprecision was used.
 bool settle_channel(const HeadInputs& in, std::int64_t v, HeadTruth& truth, std::vector<char>& open_o, std::vector<char>& open_s);
 
-// |1 - beta |k|^2| at least 1; |k|.
+// What MPFR keeps per thread; to be called at the end of parallel work, since threads may end there.
+void free_thread_caches();
+
+// |k|; max(1, |1 - beta |k|^2|).
 double norm(const float* x, std::int64_t n);
 double growth(double beta, const float* k, std::int64_t n);
 

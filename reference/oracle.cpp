@@ -206,8 +206,12 @@ Prepared prepare(const HeadInputs& in) {
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     std::vector<DD<double>> table(distinct.size());
-#pragma omp parallel for schedule(static) if (distinct.size() > 256)
-    for (std::size_t i = 0; i < distinct.size(); ++i) table[i] = decay(distinct[i]);
+#pragma omp parallel if (distinct.size() > 256)
+    {
+#pragma omp for schedule(static)
+      for (std::size_t i = 0; i < distinct.size(); ++i) table[i] = decay(distinct[i]);
+      free_thread_caches();
+    }
     for (std::size_t i = 0; i < gates; ++i) {
       const auto at = std::lower_bound(distinct.begin(), distinct.end(), in.g[i]) - distinct.begin();
       p.alpha_hi[i] = table[static_cast<std::size_t>(at)].hi;
@@ -331,12 +335,16 @@ HeadTruth finite_head(const HeadInputs& in, HeadEffort& effort) {
   for (std::int64_t v = 0; v < in.V; ++v)
     if (!open_o[static_cast<std::size_t>(v)].empty() || !open_s[static_cast<std::size_t>(v)].empty()) channels.push_back(v);
   std::atomic<bool> multiprecision{false};
-#pragma omp parallel for schedule(dynamic) if (worth_threads(in))
-  for (std::size_t i = 0; i < channels.size(); ++i) {
-    const std::size_t v = static_cast<std::size_t>(channels[i]);
-    open_o[v].resize(static_cast<std::size_t>(in.T));
-    open_s[v].resize(static_cast<std::size_t>(in.K));
-    if (settle_channel(in, channels[i], truth, open_o[v], open_s[v])) multiprecision = true;
+#pragma omp parallel if (worth_threads(in))
+  {
+#pragma omp for schedule(dynamic)
+    for (std::size_t i = 0; i < channels.size(); ++i) {
+      const std::size_t v = static_cast<std::size_t>(channels[i]);
+      open_o[v].resize(static_cast<std::size_t>(in.T));
+      open_s[v].resize(static_cast<std::size_t>(in.K));
+      if (settle_channel(in, channels[i], truth, open_o[v], open_s[v])) multiprecision = true;
+    }
+    free_thread_caches();
   }
   effort = {multiprecision, !channels.empty() && !multiprecision};
   return truth;
