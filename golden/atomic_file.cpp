@@ -121,13 +121,6 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw BadInput(errno_line(target_, "write"));
   ::close(fd_);
   fd_ = -1;
-  if (durable_) {                                  // the rename itself; not every file system can sync a directory
-    const int d = ::open(directory_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d >= 0) {
-      ::fsync(d);
-      ::close(d);
-    }
-  }
 }
 
 }  // namespace gdn
