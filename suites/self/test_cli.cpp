@@ -125,6 +125,13 @@ TEST_CASE("list and explain know everything by name") {
   }
 }
 
+TEST_CASE("profiles, single conventions and contracts with overrides explain themselves") {
+  CHECK(contains(gdn_cts("explain core").out, "typical"));
+  CHECK(contains(gdn_cts("explain gate=linear").out, "the decay exp(g) itself"));
+  CHECK(contains(gdn_cts("explain 'bf16-chunk;chunk=32'").out, "chunk        32"));
+  refused("explain 'bf16-chunk;chunk=nonsense'", "nonsense");
+}
+
 TEST_CASE("standard output that ends early or is full") {
   CHECK(shell("'" GDN_PROGRAM "' list cases --level nightly | head -1").status == 0);
   const Result closed = shell("{ '" GDN_PROGRAM "' list cases --level nightly; echo $? >&2; } | head -1");

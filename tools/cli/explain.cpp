@@ -147,6 +147,17 @@ std::string explain_convention(const std::string& subject) {
   return found.empty() ? "" : found + "\nA convention says how a kernel lays out and parameterises its arguments; the suite converts.\n";
 }
 
+std::string explain_profile(const std::string& profile) {
+  std::string members;
+  for (const Family* f : families())
+    if (f->profile() == profile) members += "  " + f->name() + "\n";
+  if (members.empty()) return "";
+  return fmt::format("{}: a profile, a set of case families that a kernel claims\n\n", profile) +
+         wrapped("A kernel that claims a profile must show each of these families with at least one passed case, and every structural feature of "
+                 "their cases that its dtypes and sizes allow. Without --profile, core is claimed.") +
+         "\n" + members + fmt::format("\nClaim it:\n  {} verify --kernel NAME --profile {}\n", invocation(), profile);
+}
+
 std::string explain_kind(const Kind& k) {
   std::string s = fmt::format("{}: a kind of fault ({})\n\n", k.slug, k.area) + wrapped(std::string(k.sentence) + ".");
   s += k.certain ? "A slip of mask, boundary or layout: it must be caught whenever it changes anything at all.\n"
@@ -217,6 +228,7 @@ struct ExplainCommand final : Command {
     if (const gdn_kernel* k = find_builtin(subject)) s += (s.empty() ? "" : "\n") + explain_kernel(*k);
     if (const Fault* f = find_fault(subject)) s += (s.empty() ? "" : "\n") + explain_fault(*f);
     if (const Check* c = find_check(subject)) s += (s.empty() ? "" : "\n") + explain_check(*c);
+    s += explain_profile(subject);
     s += explain_convention(subject);
     if (s.empty()) throw Usage(fmt::format("nothing is called '{}'; `gdn-cts list` prints what there is", subject.substr(0, 200)));
     print(s);

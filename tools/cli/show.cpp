@@ -57,6 +57,13 @@ void show_gate(const GateResult& result, const OutputOptions& o) {
   std::string others;
   for (const std::string& line : reports::other_objections(result.records, verdict)) others += "  " + reports::printable(line) + "\n";
   if (!others.empty()) print("\nThe gate does not pass because\n" + others);
+  double golden = 0, kernel = 0, checks = 0;
+  for (const Record& r : result.records) {
+    golden += r.golden_seconds;
+    kernel += r.kernel_seconds;
+    checks += r.check_seconds;
+  }
+  print(fmt::format("\nspent: expected results {:.3g} s, kernel {:.3g} s, checks {:.3g} s", golden, kernel, checks));
   print(fmt::format("\n{}{}{}\n", colour ? (verdict.passed ? "\x1b[32m" : "\x1b[31m") : "", reports::printable(result.summary), colour ? "\x1b[0m" : ""));
   if (!unwritten.empty()) throw Usage(unwritten);
   if (!o.report.empty()) print(fmt::format("page: {}\n", (std::filesystem::path(o.report) / "index.html").string()));
