@@ -127,7 +127,7 @@ class ProcessSession final : public KernelSession {
     const std::string who = "adapter " + quoted_for_shell(command_) + ": ";
     process_.emplace(command_, options_.threads);
     const json hello = {{"gdn_cts", kProtocolVersion}, {"hello", {{"suite", "gdn-cts"}}}};
-    const auto reply = process_->exchange(hello.dump(), options_.start_seconds);
+    const auto reply = process_->exchange(hello.dump(), std::max(options_.start_seconds, options_.timeout_seconds));
     std::string wrong;
     if (reply.event != AdapterProcess::Event::line) {
       wrong = "before its declaration: " + reply.text;

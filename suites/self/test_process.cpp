@@ -76,7 +76,7 @@ std::string shell_adapter(const std::string& body) {
 
 std::string opening_fails(const std::string& command, double start_seconds = 20) {
   SessionOptions o;
-  o.start_seconds = start_seconds;
+  o.start_seconds = o.timeout_seconds = start_seconds;
   try {
     open_process(command, o);
   } catch (const BadInput& e) {
