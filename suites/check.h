@@ -93,8 +93,8 @@ const std::vector<const Check*>& checks();         // in order
 const Check* find_check(std::string_view name);
 struct RegisterCheck { explicit RegisterCheck(const Check* c); };
 
-// Whether a kernel with these declared properties is held to relations of the class.
-bool held_to(RelationClass c, const Properties& p);
+// Whether a kernel is held to a relation, by the properties it declares.
+bool held_to(const Relation& r, const KernelInfo& kernel);
 // Whether any relation of the case binds the kernel.
 bool any_relation(const CheckInput& in);
 

@@ -83,6 +83,7 @@ class Tracker {
     const Store& last = c_.at(Point::out);
     if (last.rounding == Rounding::stochastic) throw Inexact{"o is rounded stochastically"};
     out_.expected.ht = S_.x;
+    out_.finer = out_.exact;
     for (double x : o_.x) out_.expected.o.push_back(round_to(x, last));
   }
 
@@ -190,21 +191,48 @@ class Tracker {
 
   // --- the two forms ---
   void token(std::int64_t t) {
-    if (reset_[static_cast<std::size_t>(t)]) S_ = Matrix(in_.K, in_.V);
-    const Matrix k = rows(k_, t, 1), q = rows(q_, t, 1);
-    store(Point::S_op, S_);
-    const Matrix v = rows(v_, t, 1);
-    Matrix y = product(k, S_, &v, -1);
-    for (double& x : y.x) {
-      fits(x, p_);
-      x *= beta_(t, 0);
-      fits(x, p_);
+    if (reset_[static_cast<std::size_t>(t)]) std::fill(S_.x.begin(), S_.x.end(), 0.0);
+    const std::int64_t V = in_.V;
+    std::vector<std::int64_t> written, asked;      // key channels that take part
+    for (std::int64_t d = 0; d < in_.K; ++d) {
+      if (k_(t, d) != 0) written.push_back(d);
+      if (q_(t, d) != 0) asked.push_back(d);
+    }
+    // S^T a for column j, and from + sign * that; every column has a granule of its own.
+    auto read = [&](const Matrix& a, const std::vector<std::int64_t>& channels, std::int64_t j, double from, double sign) {
+      double value = from, absolute = std::fabs(from);
+      int g = granule(from);
+      for (const std::int64_t d : channels) {
+        const double term = a(t, d) * S_(d, j);
+        value += sign * term;
+        absolute += std::fabs(term);
+        if (term != 0) g = std::min(g, granule(term));
+      }
+      sum(absolute, g, p_);
+      return value;
+    };
+    Matrix y(1, V), o(1, V);
+    stored(Point::S_op, written);
+    for (std::int64_t j = 0; j < V; ++j) {
+      y(0, j) = beta_(t, 0) * read(k_, written, j, v_(t, j), -1);
+      fits(y(0, j), p_);
     }
     store(Point::Vn_s, y);
-    S_ = product(transposed(k), y, &S_);
-    store(Point::S_carried, S_);
-    store(Point::S_op, S_);
-    put(t, product(q, S_));
+    for (const std::int64_t d : written)
+      for (std::int64_t j = 0; j < V; ++j) {
+        const double term = k_(t, d) * y(0, j), before = S_(d, j);
+        sum(std::fabs(before) + std::fabs(term), std::min(granule(before), granule(term)), p_);
+        S_(d, j) = before + term;
+      }
+    stored(Point::S_carried, written);
+    stored(Point::S_op, asked);
+    for (std::int64_t j = 0; j < V; ++j) o(0, j) = read(q_, asked, j, 0, 1);
+    put(t, o);
+  }
+  // Rows of the state at a storage point; all others are as they were when last looked at.
+  void stored(Point p, const std::vector<std::int64_t>& channels) {
+    if (unit(c_, p) == 0 && underflow(c_, p) == 0) return;   // the sums that made them were exact
+    for (const std::int64_t d : channels) store(p, rows(S_, d, 1));
   }
 
   void chunk(std::int64_t first, std::int64_t n) {
@@ -329,6 +357,7 @@ bool pass_through(const Contract& c, const HeadInputs& in, ExactHead& out) {
   auto stored = [&](Point p, double x) { return unit(c, p) > 0 || underflow(c, p) > 0 ? round_to(x, c.at(p)) : x; };
   const double nan = std::numeric_limits<double>::quiet_NaN();
   out.expected.ht.clear();
+  out.finer.ht.assign(in.h0.begin(), in.h0.end());
   std::vector<double> read;                        // what a product sees of each element of the state
   for (const float h : in.h0) {
     const double carried = stored(Point::S_carried, h), handed = round_to(carried, c.at(Point::ht));
@@ -337,6 +366,7 @@ bool pass_through(const Contract& c, const HeadInputs& in, ExactHead& out) {
     read.push_back(carried == h && handed == h ? stored(Point::S_op, h) : nan);
   }
   out.expected.o.assign(static_cast<std::size_t>(in.T * in.V), nan);
+  out.finer.o = out.expected.o;
   for (std::int64_t t = 0; t < in.T; ++t) {
     std::int64_t at = -1, entries = 0;
     for (std::int64_t d = 0; d < in.K; ++d)
@@ -347,8 +377,11 @@ bool pass_through(const Contract& c, const HeadInputs& in, ExactHead& out) {
     if (entries != 1) continue;
     const double q = in.q[static_cast<std::size_t>(t * in.K + at)];
     if (!power_of_two(q)) continue;
-    for (std::int64_t j = 0; j < in.V; ++j)
-      out.expected.o[static_cast<std::size_t>(t * in.V + j)] = round_to(in.scale * q * read[static_cast<std::size_t>(at * in.V + j)], c.at(Point::out));
+    for (std::int64_t j = 0; j < in.V; ++j) {
+      const auto i = static_cast<std::size_t>(t * in.V + j), s = static_cast<std::size_t>(at * in.V + j);
+      out.expected.o[i] = round_to(in.scale * q * read[s], c.at(Point::out));
+      out.finer.o[i] = in.scale * q * static_cast<double>(in.h0[s]);
+    }
   }
   return true;
 }
@@ -364,6 +397,7 @@ ExactHead exact_head(const Contract& contract, const HeadInputs& in, std::span<c
     out.why_not = e.why;
     out.exact = {};
     out.expected = {};
+    out.finer = {};
     out.certified = out.pass_through = pass_through(contract, in, out);
     if (out.certified) out.why_not.clear();
   }

@@ -24,6 +24,8 @@ struct ExactHead {
   // The only numbers a correct kernel can return, o [T,V] and ht [K,V]; NaN where the contract leaves a choice
   // (pass_through only). exact: before the last rounding; empty for pass_through.
   HeadResult expected, exact;
+  // What a kernel more precise than its contract returns, before rounding into the output tensor: also right.
+  HeadResult finer;
   std::array<int, kPoints> digits{};               // most binary digits seen at each point
   int sum_digits = 0;                              // most that any sum of absolute values needs
 };

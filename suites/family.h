@@ -22,6 +22,7 @@ class Family {
   virtual std::string rationale() const = 0;       // why it exists, in sentences; printed by explain
   virtual std::vector<std::string> kinds() const = 0;  // kinds of fault it must kill by itself
   virtual bool random() const { return false; }    // eligible for the statistical check
+  virtual bool exact_scale() const { return false; }   // needs a scale that is a power of two to show what it is for
   virtual std::vector<Problem> problems(Level level) const = 0;
   // Deterministic in (problem, seed). Any problem that parses may be given, not only those of problems().
   virtual Case make(const Problem& p, std::uint64_t seed) const = 0;

@@ -2,6 +2,7 @@
 #include "suites/features.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace gdn {
@@ -38,7 +39,9 @@ std::set<std::string> features(const Problem& p) {
   return f;
 }
 
-std::string exemption(const Problem& p, const Capabilities& c) {
+std::string exemption(const Problem& p, const KernelInfo& k) {
+  const Capabilities& c = k.capabilities;
+  if (p.scale != 0 && k.convention.scale == ScaleHandling::fixed) return "the kernel's convention fixes the scale";
   if (!holds(c.io, p.io)) return std::string("io dtype ") + name(p.io) + " is not declared";
   if (!holds(c.state, p.state)) return std::string("state dtype ") + name(p.state) + " is not declared";
   if (!holds(p.key_dim, c.key_min, c.key_max, c.key_dims)) return "K=" + std::to_string(p.key_dim) + " is outside the declared sizes";
@@ -47,27 +50,31 @@ std::string exemption(const Problem& p, const Capabilities& c) {
   return {};
 }
 
-Problem fitted(const Problem& p, const Capabilities& c) {
+Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
+  const Capabilities& c = k.capabilities;
   Problem q = p;
   if (!holds(c.io, q.io) && !c.io.empty()) q.io = c.io.front();
   if (!holds(c.state, q.state) && !c.state.empty()) q.state = c.state.front();
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
+  int e;
+  if (!exact_scale) q.scale = k.convention.scale == ScaleHandling::fixed ? 0 : q.scale;
+  else if (std::frexp(p.effective_scale(), &e) == 0.5 && std::frexp(q.effective_scale(), &e) != 0.5) q.scale = p.effective_scale();
   return q;
 }
 
-std::vector<Problem> missing_problems(const std::vector<Problem>& all, const Capabilities& c) {
+std::vector<Problem> missing_problems(const std::vector<Problem>& all, const KernelInfo& k, bool exact_scale) {
   std::set<std::string> missing;
   for (const Problem& p : all) missing.merge(features(p));
   for (const Problem& p : all)
-    if (exemption(p, c).empty())
+    if (exemption(p, k).empty())
       for (const std::string& f : features(p)) missing.erase(f);
   std::vector<Problem> added;
   for (const Problem& p : all) {
     const auto shown = features(p);
-    if (exemption(p, c).empty() || std::none_of(shown.begin(), shown.end(), [&](const std::string& f) { return missing.count(f); })) continue;
-    Problem q = fitted(p, c);
-    if (!exemption(q, c).empty()) continue;        // nothing the kernel declares is near
+    if (exemption(p, k).empty() || std::none_of(shown.begin(), shown.end(), [&](const std::string& f) { return missing.count(f); })) continue;
+    Problem q = fitted(p, k, exact_scale);
+    if (!exemption(q, k).empty()) continue;        // nothing the kernel declares is near
     for (const std::string& f : shown) missing.erase(f);
     if (std::find(added.begin(), added.end(), q) == added.end()) added.push_back(std::move(q));
   }

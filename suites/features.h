@@ -14,14 +14,14 @@ namespace gdn {
 std::set<std::string> features(const Problem& p);
 
 // Empty where the kernel's declared dtypes and sizes hold the problem; else the reason that exempts the case from a
-// profile: io dtype, state dtype, K or V. Nothing else exempts.
-std::string exemption(const Problem& p, const Capabilities& c);
+// profile: io dtype, state dtype, K, V, or a scale other than K^-1/2 where the kernel's convention fixes it. Nothing else.
+std::string exemption(const Problem& p, const KernelInfo& k);
 
-// The nearest problem inside the declared dtypes and sizes.
-Problem fitted(const Problem& p, const Capabilities& c);
+// The nearest problem inside the declared dtypes and sizes; exact_scale: a scale that was a power of two stays one.
+Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale);
 
 // Problems to add so that every feature of `all` is shown by a problem that is not exempt: fitted copies of exempt
 // ones. Empty when nothing is missing.
-std::vector<Problem> missing_problems(const std::vector<Problem>& all, const Capabilities& c);
+std::vector<Problem> missing_problems(const std::vector<Problem>& all, const KernelInfo& k, bool exact_scale);
 
 }  // namespace gdn

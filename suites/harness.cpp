@@ -117,7 +117,7 @@ std::string run_with(Change change) {
 
 // A gate whose families are all lost must not pass.
 std::string no_case_run() {
-  const auto why = objections(GateOptions{}, Capabilities{}, {});
+  const auto why = objections(GateOptions{}, KernelInfo{}, {});
   return why.empty() ? "" : "the gate refuses: " + why[0];
 }
 

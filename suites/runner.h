@@ -45,7 +45,7 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
                     const std::function<void(std::size_t done, std::size_t total, const Record&)>& progress,
                     const std::function<void(const std::string&)>& note = {});
 // The rule alone: objections to these records, for families required by the options.
-std::vector<std::string> objections(const GateOptions& o, const Capabilities& c, const std::vector<Record>& records);
+std::vector<std::string> objections(const GateOptions& o, const KernelInfo& k, const std::vector<Record>& records);
 // One line: "PASS: 120 cases, 100 PASSED, 20 NOT_SUPPORTED (level smoke: reduced)".
 std::string gate_summary(const GateOptions& o, const std::vector<Record>& records, const std::vector<std::string>& objections);
 

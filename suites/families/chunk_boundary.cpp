@@ -30,11 +30,11 @@ struct ChunkBoundary final : Family {
       add({1, 63, 64, 65}, "h1_hv2_k64_v64/fp32/h0");
       add({15, 129}, "h1_hv2_k64_v64/bf16/h0");
       add({17, 33, 127}, "h1_hv2_k32_v32/fp32/h0");
-      add({65}, "h1_hv1_k128_v128/fp32/h0");
+      add({65}, "h1_hv2_k128_v128/fp32/h0");
       return list;
     }
     add({1, 63, 64, 65, 127, 129}, "h1_hv2_k128_v128/bf16/h0");
-    add({1, 63, 64, 65, 127, 129}, "h1_hv1_k128_v128/fp32/h0");
+    add({1, 63, 64, 65, 129}, "h1_hv2_k128_v128/fp32/h0");
     for (const char* shape : {"h1_hv2_k64_v64/bf16/h0", "h1_hv2_k64_v64/fp32/h0"})
       add({1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129}, shape);
     add({2, 14, 18, 48, 96, 192, 255, 257}, "h1_hv2_k32_v32/fp32/h0");
@@ -50,7 +50,7 @@ struct ChunkBoundary final : Family {
     fill::require_prefill(name(), p);
     fill::Style style;
     style.gates = {fill::Gates::slow, fill::Gates::mild};
-    style.betas = {fill::Betas::unit};
+    style.betas = {fill::Betas::sparse, fill::Betas::unit};
     Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
     // Every second head: the rows beside a border of 16 carry decays that differ from their neighbours'.
     if (const auto g = c.runs[0].inputs.find("g"); g != c.runs[0].inputs.end() && p.rule == Rule::gated_delta)

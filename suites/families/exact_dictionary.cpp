@@ -21,6 +21,7 @@ struct ExactDictionary final : Family {
             "initial-state-ignored", "initial-state-transposed", "final-state-transposed", "final-state-wrong", "head-map-wrong",
             "key-channels-dropped", "value-channels-dropped", "element-wrong"};
   }
+  bool exact_scale() const override { return true; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t70_h1_hv4_k64_v64/bf16/h0", "prefill/n1_t66_h2_hv4_k64_v64/fp32/h0",

@@ -49,6 +49,7 @@ double beta(Betas kind, const Random& r, const Random& choose, I i) {
   switch (kind) {
     case Betas::unit: return choose.below(u(i), 8) ? 0x1p-8 + (1 - 0x1p-7) * x : 1;
     case Betas::high: return choose.below(u(i), 4) ? 0.75 + 0.25 * x : 1;
+    case Betas::sparse: return choose.below(u(i), 4) ? 0 : x;
     case Betas::rare: return choose.below(u(i), 16) ? 0 : x;
     case Betas::wide: return choose.below(u(i), 8) ? 0x1p-7 + (2 - 0x1p-6) * x : 2;
   }

@@ -29,6 +29,7 @@ enum class Keys {
 enum class Betas {
   unit,     // (0,1), one in eight exactly 1
   high,     // 0.75..1, one in four exactly 1: replacing writes
+  sparse,   // exactly 0 for 3 of 4 tokens, else (0,1): beside slow gates, so that a bound does not outgrow the signal
   rare,     // exactly 0 for 15 of 16 tokens, else (0,1): what is written stays
   wide,     // (0,2), one in eight exactly 2: negative eigenvalues
 };
@@ -36,7 +37,7 @@ enum class Betas {
 struct Style {
   std::vector<Gates> gates{Gates::slow, Gates::mild, Gates::spikes, Gates::mixed, Gates::zero, Gates::resets};
   std::vector<Keys> keys{Keys::correlated, Keys::independent, Keys::positive};
-  std::vector<Betas> betas{Betas::unit, Betas::high};   // each list is walked round over the heads
+  std::vector<Betas> betas{Betas::sparse, Betas::unit, Betas::sparse, Betas::high};   // each list is walked round over the heads
   double state = 1;                                     // deviation of the entries of h0
 };
 

@@ -1,6 +1,7 @@
 // Case family `long_memory`: a thousand tokens and more with decays so slow that everything written stays.
 // There to catch states that are dropped, narrowed or rounded on the way, and small decays that get lost.
 #include "suites/families/fill.h"
+#include "suites/families/relate.h"
 #include "suites/family.h"
 
 namespace gdn {
@@ -11,8 +12,8 @@ struct LongMemory final : Family {
   std::string profile() const override { return "core"; }
   std::string rationale() const override {
     return "Usual tests draw gates that erase the memory within a few tokens, so a state that is zeroed at every chunk border "
-           "or kept in 16 bits passes them. Here decays are exactly 0 or around -1e-3 and one head writes to one token in "
-           "sixteen only, so that the initial state and the first tokens still show in the last output.";
+           "or kept in 16 bits passes them. Here decays are exactly 0 or around -1e-3 and only one token in "
+           "sixteen writes, so that the initial state and the first tokens still show in the last output.";
   }
   std::vector<std::string> kinds() const override {
     return {"state-zeroed-at-chunk-border", "state-stale-at-chunk-border", "state-decay-wrong-at-chunk-border", "gate-narrowed",
@@ -38,9 +39,11 @@ struct LongMemory final : Family {
     fill::require_prefill(name(), p);
     fill::Style style;
     style.gates = {fill::Gates::slow, fill::Gates::zero};
-    style.betas = {fill::Betas::rare, fill::Betas::unit};
+    style.betas = {fill::Betas::rare};
     style.keys = {fill::Keys::independent, fill::Keys::correlated};
-    return fill::single(name(), p, seed, fill::inputs(p, seed, style));
+    Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
+    relate::add_negated_values(c);
+    return c;
   }
 };
 

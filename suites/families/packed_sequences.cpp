@@ -30,7 +30,7 @@ struct PackedSequences final : Family {
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text :
            {"n5_t64+0+1+63+65_h1_hv2_k64_v64/*/h0", "n5_t64+0+1+63+65_h1_hv2_k64_v64/*", "n3_t3+0+2_h2_hv4_k64_v64/*/h0,pad=5",
-            "n2_t0_h1_hv2_k64_v64/*/h0", "n6_t0x2+17+1x2+0_h1_hv2_k64_v64/*/h0", "n2_t128+1_h1_hv2_k64_v64/*/h0,pad=64",
+            "n2_t0_h1_hv2_k64_v64/*/h0", "n1_t0_h1_hv2_k64_v64/*/h0", "n1_t100_h1_hv2_k64_v64/*/h0,split=0.50.50", "n6_t0x2+17+1x2+0_h1_hv2_k64_v64/*/h0", "n2_t128+1_h1_hv2_k64_v64/*/h0,pad=64",
             "n8_t1_h2_hv4_k64_v64/*/h0", "n2_t47+80_h1_hv2_k64_v64/*/h0,split=20", "n4_t30+0+1+34_h1_hv2_k128_v128/*/h0,pad=3",
             "n3_t65+1+0_h1_hv2_k128_v128/*/h0", "n16_t1x4+2x4+3x4+0x2+9x2_h1_hv2_k32_v32/*/h0", "n2_t16+15_h1_hv2_k64_v32/*/h0",
             "n3_t33+31+32_h1_hv2_k32_v32/*/noht"}) {
@@ -48,7 +48,7 @@ struct PackedSequences final : Family {
     fill::require_prefill(name(), p);
     fill::Style style;
     style.gates = {fill::Gates::slow, fill::Gates::mild, fill::Gates::zero};
-    style.betas = {fill::Betas::unit};
+    style.betas = {fill::Betas::sparse, fill::Betas::unit, fill::Betas::sparse};
     Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
     // First and last token of every sequence of every second head decay visibly and differently.
     if (const auto g = c.runs[0].inputs.find("g"); g != c.runs[0].inputs.end() && p.rule == Rule::gated_delta) {

@@ -1,0 +1,51 @@
+// Case family `relation_repeat`: the same call twice gives the same bits, also after another one (row 36).
+// There to catch races, stale workspaces and plans that remember.
+#include "suites/families/fill.h"
+#include "suites/families/relate.h"
+#include "suites/family.h"
+
+namespace gdn {
+namespace {
+
+using I = std::int64_t;
+
+struct RelationRepeat final : Family {
+  std::string name() const override { return "relation_repeat"; }
+  std::string profile() const override { return "core"; }
+  std::string rationale() const override {
+    return "Run the problem, run another one of other shape and values, and run the first again: a kernel that "
+           "declares itself deterministic must return the same bits. Results of a reused plan or workspace that "
+           "still holds something of the call between would differ.";
+  }
+  std::vector<std::string> kinds() const override {
+    return {"nondeterministic", "workspace-stale", "slot-reuse-leaks", "output-unwritten"};
+  }
+  std::vector<Problem> problems(Level level) const override {
+    if (level == Level::smoke) return fill::problems({"prefill/n1_t70_h1_hv2_k64_v32/bf16/h0",
+                                                     "prefill/n1_t70_h1_hv2_k64_v32/fp32/h0"});
+    return fill::problems({"prefill/n1_t130_h2_hv4_k64_v32/bf16/h0", "prefill/n1_t130_h2_hv4_k64_v32/fp32/h0",
+                           "prefill/n1_t70_h1_hv2_k64_v64/bf16"});
+  }
+  Case make(const Problem& p, std::uint64_t seed) const override {
+    fill::require_prefill(name(), p);
+    fill::Style style;
+    style.gates = {fill::Gates::mild, fill::Gates::slow, fill::Gates::spikes, fill::Gates::zero};
+    Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
+    relate::add_run(c, "another problem", [&](Run& r) {
+      for (I& length : r.problem.lengths) length += 5;
+      r.problem.split.clear();
+      r.problem.initial_state = !p.initial_state;
+      r.problem.final_state = true;
+      r.inputs = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
+    });
+    const std::size_t again = relate::add_run(c, "again", [](Run&) {});
+    relate::add(c, 36, RelationClass::deterministic, again, "the same call gives the same bits, whatever ran between", relate::base_times(again, 1, 1));
+    return c;
+  }
+};
+
+const RelationRepeat family;
+const RegisterFamily registered(&family);
+
+}  // namespace
+}  // namespace gdn
