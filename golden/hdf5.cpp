@@ -288,14 +288,9 @@ Id create_dataset(const File& f, const std::string& path, DType t, const std::ve
 void write(const File& f, const std::string& path, hid_t dataset, DType t, const void* data, const std::vector<hsize_t>& first,
            const std::vector<hsize_t>& count) {
   const Id type = make_type(t);
-  herr_t r;
-  if (count.empty()) {
-    r = H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
-  } else {
-    const Selection s = select(dataset, first, count);
-    r = H5Dwrite(dataset, type, s.memory, s.file, H5P_DEFAULT, data);
-  }
-  if (r < 0) f.fail("dataset " + path, "cannot be written" + last_error());
+  const Selection s = count.empty() ? Selection{} : select(dataset, first, count);   // outlives last_error
+  if (H5Dwrite(dataset, type, s.memory ? s.memory.get() : H5S_ALL, s.file ? s.file.get() : H5S_ALL, H5P_DEFAULT, data) < 0)
+    f.fail("dataset " + path, "cannot be written" + last_error());
 }
 
 void put_attribute(const File& f, hid_t object, const std::string& name, const std::string& text) {
@@ -465,14 +460,9 @@ Dataset open_dataset(const File& f, const std::string& path) {
 }
 
 void read(const File& f, const Dataset& d, void* data, const std::vector<hsize_t>& first, const std::vector<hsize_t>& count) {
-  herr_t r;
-  if (count.empty()) {
-    r = H5Dread(d.id, d.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
-  } else {
-    const Selection s = select(d.id, first, count);
-    r = H5Dread(d.id, d.type, s.memory, s.file, H5P_DEFAULT, data);
-  }
-  if (r < 0) f.fail("dataset " + d.path, "cannot be read" + last_error());
+  const Selection s = count.empty() ? Selection{} : select(d.id, first, count);   // outlives last_error
+  if (H5Dread(d.id, d.type, s.memory ? s.memory.get() : H5S_ALL, s.file ? s.file.get() : H5S_ALL, H5P_DEFAULT, data) < 0)
+    f.fail("dataset " + d.path, "cannot be read" + last_error());
 }
 
 Tensor read_tensor(const File& f, const Dataset& d) {
