@@ -89,7 +89,9 @@ std::vector<Resemblance> identify(const CheckInput& in) {
     for (const char* tensor : {"o", "ht"}) {
       const auto got = in.executions[i].outputs.find(std::string_view(tensor));
       const auto truth = in.golden.truths[i].find(std::string_view(tensor));
-      if (got == in.executions[i].outputs.end() || truth == in.golden.truths[i].end()) continue;
+      if (truth == in.golden.truths[i].end()) continue;
+      // An output that is missing or of another shape has no errors to compare; soundness says what is wrong.
+      if (got == in.executions[i].outputs.end() || got->second.shape != truth->second.shape) return {};
       const auto count = std::min<std::int64_t>(got->second.size(), static_cast<std::int64_t>(truth->second.hi.size()));
       for (std::int64_t e = 0; e < count; ++e) {
         if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
