@@ -22,12 +22,25 @@ __device__ __forceinline__ void barrier_wait(uint64_t* b, uint32_t parity) {
       "@!done bra wait;\n}" ::"r"(shared_address(b)), "r"(parity) : "memory");
 }
 
+__device__ __forceinline__ void barrier_expect(uint64_t* b, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory");
+}
+// Box of a three-dimensional tensor map at (x, y, z) to shared memory; completes on b.
+__device__ __forceinline__ void bulk_tensor(uint32_t destination, const void* map, int x, int y, int z, uint64_t* b) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(destination),
+               "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(b)) : "memory");
+}
+// Contiguous bytes (a multiple of 16) to shared memory; completes on b.
+__device__ __forceinline__ void bulk(uint32_t destination, const void* source, uint32_t bytes, uint64_t* b) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination), "l"(source),
+               "r"(bytes), "r"(shared_address(b)) : "memory");
+}
+
 // 16 bytes to shared memory; zeros when !valid (the source is then not read).
 __device__ __forceinline__ void copy16(uint32_t destination, const void* source, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(valid ? 16 : 0) : "memory");
 }
-__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int pending> __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }
+__device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // Orders this thread's shared-memory writes before later reads by the tensor cores.
 __device__ __forceinline__ void fence_tensor_reads() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -1,0 +1,312 @@
+// cuda_chunk_fp32: chunkwise forward in true fp32 (fused multiply-adds, no TF32), any dtype in and out.
+// Same algebra as chunk_bf16.cu: prepare makes M beta and P of every chunk, forward walks the chunks in residual form.
+#include "kernels/cuda/chunk_common.cuh"
+
+namespace gdn_cuda {
+namespace {
+
+constexpr int kValues = 32;                        // value channels of a block of `forward`
+constexpr int kValuePitch = 36;
+
+struct Params {
+  Forward f;
+  int* chunk_offset;                               // [N+1]
+  float *M, *P;                                    // [chunks,HV,64,64]; M holds M beta
+  float* factors;                                  // [chunks,HV,256]: e^G, e^(G_C-G), [128] = e^(G_C)
+};
+
+template <int KP>
+__global__ void __launch_bounds__(256) prepare(const __grid_constant__ Params p) {
+  extern __shared__ __align__(16) float shared[];
+  constexpr int kPitch = 36;                       // key channels are staged 32 at a time
+  float *ks = shared, *qs = ks + 64 * kPitch, *kk = qs + 64 * kPitch, *qk = kk + 64 * kRow, *squares = qk + 64 * kRow;
+  __shared__ GateRows gates;
+  const Forward& f = p.f;
+  const int chunk = blockIdx.x, h = blockIdx.y, thread = threadIdx.x;
+  int64_t begin;
+  const int rows = locate_chunk(f, p.chunk_offset, chunk, &begin);
+  if (rows == 0) return;
+
+  const int ty = thread / 16, tx = thread % 16;    // rows 4 ty.., columns tx + 16 j
+  float dk[4][4] = {}, dq[4][4] = {};
+  for (int k0 = 0; k0 < KP; k0 += 32) {
+    __syncthreads();
+    for (int i = thread; i < 64 * 32; i += 256) {
+      const int r = i / 32, c = i % 32;
+      const bool valid = r < rows && k0 + c < f.K;
+      ks[r * kPitch + c] = valid ? load(f.k, (begin + r) * f.k.s0 + h * f.k.s1 + k0 + c) : 0.0f;
+      qs[r * kPitch + c] = valid ? load(f.q, (begin + r) * f.q.s0 + h * f.q.s1 + k0 + c) : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll 2
+    for (int c = 0; c < 32; c += 4) {
+      float4 a[4], b[4], q[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        a[i] = *reinterpret_cast<const float4*>(ks + (ty * 4 + i) * kPitch + c);
+        q[i] = *reinterpret_cast<const float4*>(qs + (ty * 4 + i) * kPitch + c);
+        b[i] = *reinterpret_cast<const float4*>(ks + (tx + 16 * i) * kPitch + c);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          dk[i][j] = fmaf(a[i].x, b[j].x, fmaf(a[i].y, b[j].y, fmaf(a[i].z, b[j].z, fmaf(a[i].w, b[j].w, dk[i][j]))));
+          dq[i][j] = fmaf(q[i].x, b[j].x, fmaf(q[i].y, b[j].y, fmaf(q[i].z, b[j].z, fmaf(q[i].w, b[j].w, dq[i][j]))));
+        }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      kk[(ty * 4 + i) * kRow + tx + 16 * j] = dk[i][j];
+      qk[(ty * 4 + i) * kRow + tx + 16 * j] = dq[i][j];
+    }
+  __syncthreads();
+  if (thread >= 128) return;
+
+  const int half = thread / 64, i = thread % 64, ratio = f.HV / f.H;
+  float* L = squares + half * 64 * kRow;
+  for (int hh = half; hh < ratio; hh += 2) {
+    const int hv = h * ratio + hh;
+    const int64_t slot = static_cast<int64_t>(chunk) * f.HV + hv;
+    const GateRow row = gate_sums(f, begin, rows, hv, half, i, gates);
+    const float last = gates.sum[half][rows - 1];
+    const int last_segment = gates.segment[half][rows - 1];
+    float* factors = p.factors + slot * 256;
+    factors[i] = row.segment == 0 ? expf(row.sum) : 0.0f;
+    factors[64 + i] = i < rows && row.segment == last_segment ? expf(last - row.sum) : 0.0f;
+    if (i == 0) factors[128] = last_segment == 0 ? expf(last) : 0.0f;
+    // Column i; ratios only where r >= i in one segment, selected by the mask.
+    float* P = p.P + slot * 4096;
+    for (int r = 0; r < 64; ++r) {
+      const bool on = i <= r && row.segment == gates.segment[half][r];
+      const float d = on ? expf(gates.sum[half][r] - row.sum) : 0.0f;
+      L[r * kRow + i] = on && i < r ? gates.beta[half][r] * kk[r * kRow + i] * d : 0.0f;
+      P[r * 64 + i] = on ? f.scale * qk[r * kRow + i] * d : 0.0f;
+    }
+    pair_barrier(half);
+    float* M = p.M + slot * 4096;
+    auto put = [&](int r, float m) { M[r * 64 + i] = m * row.beta; };
+    if (i < 32) substitute<0>(L, i, put);
+    else substitute<32>(L, i, put);
+    pair_barrier(half);
+  }
+}
+
+template <int KP> struct Layout {
+  static constexpr int pitch = KP + 4;
+  static constexpr int k = 0, q = k + 64 * pitch, m = q + 64 * pitch, p = m + 64 * kRow, b = p + 64 * kRow, vn = b + 64 * kValuePitch,
+                       s = vn + 64 * kValuePitch, factors = s + KP * kValuePitch, floats = factors + 132;
+};
+
+template <int KP>
+__global__ void __launch_bounds__(256, 1) forward(const __grid_constant__ Params p) {
+  using L = Layout<KP>;
+  extern __shared__ __align__(16) float shared[];
+  float *ks = shared + L::k, *qs = shared + L::q, *ms = shared + L::m, *ps = shared + L::p, *bs = shared + L::b, *vn = shared + L::vn,
+        *ss = shared + L::s, *factors = shared + L::factors;
+  const Forward& f = p.f;
+  const int v0 = blockIdx.x * kValues, hv = blockIdx.y, h = hv / (f.HV / f.H), thread = threadIdx.x, ty = thread / 16, tx = thread % 16;
+  const int64_t n = blockIdx.z, begin = load_int(f.cu, n), end = load_int(f.cu, n + 1);
+  const int64_t first_chunk = f.N > 1 ? p.chunk_offset[n] : 0;
+  constexpr int kKeys = KP / 16;                   // state rows of a thread: ty kKeys.., columns 2 tx, 2 tx + 1
+  float S[kKeys][2];
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i)
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int key = ty * kKeys + i, value = v0 + 2 * tx + j;
+      S[i][j] = f.h0 && key < f.K && value < f.V ? load(f.h0, n * f.h0.s0 + hv * f.h0.s1 + key * f.h0.s2 + value) : 0.0f;
+      ss[key * kValuePitch + 2 * tx + j] = S[i][j];
+    }
+  for (int64_t first = begin; first < end; first += C) {
+    const int rows = static_cast<int>(min(static_cast<int64_t>(C), end - first));
+    const int64_t slot = (first_chunk + (first - begin) / C) * f.HV + hv;
+    for (int i = thread; i < 64 * KP; i += 256) {
+      const int r = i / KP, c = i % KP;
+      const bool valid = r < rows && c < f.K;
+      ks[r * L::pitch + c] = valid ? load(f.k, (first + r) * f.k.s0 + h * f.k.s1 + c) : 0.0f;
+      qs[r * L::pitch + c] = valid ? load(f.q, (first + r) * f.q.s0 + h * f.q.s1 + c) : 0.0f;
+    }
+    for (int i = thread; i < 1024; i += 256) {
+      *reinterpret_cast<float4*>(ms + i / 16 * kRow + i % 16 * 4) = reinterpret_cast<const float4*>(p.M + slot * 4096)[i];
+      *reinterpret_cast<float4*>(ps + i / 16 * kRow + i % 16 * 4) = reinterpret_cast<const float4*>(p.P + slot * 4096)[i];
+    }
+    if (thread < 129) factors[thread] = p.factors[slot * 256 + thread];
+    __syncthreads();
+
+    float x[4][2] = {}, o[4][2] = {};              // rows 4 ty.., columns 2 tx..: S^T k and S^T q
+#pragma unroll 2
+    for (int c = 0; c < KP; c += 4) {
+      float2 s[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[i] = *reinterpret_cast<const float2*>(ss + (c + i) * kValuePitch + 2 * tx);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float4 k = *reinterpret_cast<const float4*>(ks + (ty * 4 + i) * L::pitch + c), q = *reinterpret_cast<const float4*>(qs + (ty * 4 + i) * L::pitch + c);
+        x[i][0] = fmaf(k.x, s[0].x, fmaf(k.y, s[1].x, fmaf(k.z, s[2].x, fmaf(k.w, s[3].x, x[i][0]))));
+        x[i][1] = fmaf(k.x, s[0].y, fmaf(k.y, s[1].y, fmaf(k.z, s[2].y, fmaf(k.w, s[3].y, x[i][1]))));
+        o[i][0] = fmaf(q.x, s[0].x, fmaf(q.y, s[1].x, fmaf(q.z, s[2].x, fmaf(q.w, s[3].x, o[i][0]))));
+        o[i][1] = fmaf(q.x, s[0].y, fmaf(q.y, s[1].y, fmaf(q.z, s[2].y, fmaf(q.w, s[3].y, o[i][1]))));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int r = ty * 4 + i, value = v0 + 2 * tx + j;
+        const float v = r < rows && value < f.V ? load(f.v, (first + r) * f.v.s0 + hv * f.v.s1 + value) : 0.0f;
+        bs[r * kValuePitch + 2 * tx + j] = r < rows ? fmaf(-factors[r], x[i][j], v) : 0.0f;
+      }
+    __syncthreads();
+    float w[4][2] = {};
+    for (int c = 0; c < ty * 4 + 4; c += 4) {      // M beta is lower triangular
+      float2 b[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) b[i] = *reinterpret_cast<const float2*>(bs + (c + i) * kValuePitch + 2 * tx);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float4 m = *reinterpret_cast<const float4*>(ms + (ty * 4 + i) * kRow + c);
+        w[i][0] = fmaf(m.x, b[0].x, fmaf(m.y, b[1].x, fmaf(m.z, b[2].x, fmaf(m.w, b[3].x, w[i][0]))));
+        w[i][1] = fmaf(m.x, b[0].y, fmaf(m.y, b[1].y, fmaf(m.z, b[2].y, fmaf(m.w, b[3].y, w[i][1]))));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) *reinterpret_cast<float2*>(vn + (ty * 4 + i) * kValuePitch + 2 * tx) = make_float2(w[i][0], w[i][1]);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float decay = f.scale * factors[ty * 4 + i];
+      o[i][0] *= decay;
+      o[i][1] *= decay;
+    }
+    for (int c = 0; c < ty * 4 + 4; c += 4) {
+      float2 b[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) b[i] = *reinterpret_cast<const float2*>(vn + (c + i) * kValuePitch + 2 * tx);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float4 m = *reinterpret_cast<const float4*>(ps + (ty * 4 + i) * kRow + c);
+        o[i][0] = fmaf(m.x, b[0].x, fmaf(m.y, b[1].x, fmaf(m.z, b[2].x, fmaf(m.w, b[3].x, o[i][0]))));
+        o[i][1] = fmaf(m.x, b[0].y, fmaf(m.y, b[1].y, fmaf(m.z, b[2].y, fmaf(m.w, b[3].y, o[i][1]))));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int r = ty * 4 + i, value = v0 + 2 * tx + j;
+        if (r < rows && value < f.V) store(f.o, (first + r) * f.o.s0 + hv * f.o.s1 + value, o[i][j]);
+      }
+    const float state_decay = factors[128];
+#pragma unroll
+    for (int i = 0; i < kKeys; ++i) {
+      S[i][0] *= state_decay;
+      S[i][1] *= state_decay;
+    }
+#pragma unroll 4
+    for (int r = 0; r < rows; ++r) {
+      const float2 b = *reinterpret_cast<const float2*>(vn + r * kValuePitch + 2 * tx);
+      const float b0 = b.x * factors[64 + r], b1 = b.y * factors[64 + r];
+#pragma unroll
+      for (int i = 0; i < kKeys; i += 4) {
+        const float4 k = *reinterpret_cast<const float4*>(ks + r * L::pitch + ty * kKeys + i);
+        S[i][0] = fmaf(k.x, b0, S[i][0]);
+        S[i][1] = fmaf(k.x, b1, S[i][1]);
+        S[i + 1][0] = fmaf(k.y, b0, S[i + 1][0]);
+        S[i + 1][1] = fmaf(k.y, b1, S[i + 1][1]);
+        S[i + 2][0] = fmaf(k.z, b0, S[i + 2][0]);
+        S[i + 2][1] = fmaf(k.z, b1, S[i + 2][1]);
+        S[i + 3][0] = fmaf(k.w, b0, S[i + 3][0]);
+        S[i + 3][1] = fmaf(k.w, b1, S[i + 3][1]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kKeys; ++i) *reinterpret_cast<float2*>(ss + (ty * kKeys + i) * kValuePitch + 2 * tx) = make_float2(S[i][0], S[i][1]);
+    __syncthreads();
+  }
+  if (f.ht) {
+#pragma unroll
+    for (int i = 0; i < kKeys; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int key = ty * kKeys + i, value = v0 + 2 * tx + j;
+        if (key < f.K && value < f.V) store(f.ht, n * f.ht.s0 + hv * f.ht.s1 + key * f.ht.s2 + value, S[i][j]);
+      }
+  }
+}
+
+struct Plan {
+  int64_t chunks = 0;                              // upper bound
+  void* workspace = nullptr;
+  Params params{};
+};
+
+int create(const gdn_problem* problem, void** out, char* message, size_t size) {
+  if (!device_present(message, size)) return GDN_NOT_SUPPORTED;
+  if (problem->operation != GDN_PREFILL || problem->rule > GDN_RULE_DELTA) {
+    std::snprintf(message, size, "only prefill of rules gated_delta and delta");
+    return GDN_NOT_SUPPORTED;
+  }
+  if (problem->K > 256 || problem->N > 65535) {
+    std::snprintf(message, size, "K above 256 or more than 65535 sequences");
+    return GDN_NOT_SUPPORTED;
+  }
+  auto* plan = new Plan;
+  plan->chunks = problem->T / C + problem->N;
+  const size_t slots = static_cast<size_t>(plan->chunks) * problem->HV, offsets = (static_cast<size_t>(problem->N + 1) * 4 + 1023) / 1024 * 1024;
+  if (!cuda_ok(cudaMalloc(&plan->workspace, offsets + slots * (2 * 4096 + 256) * 4), "workspace", message, size)) {
+    delete plan;
+    return GDN_ERROR;
+  }
+  plan->params.chunk_offset = static_cast<int*>(plan->workspace);
+  plan->params.M = reinterpret_cast<float*>(static_cast<char*>(plan->workspace) + offsets);
+  plan->params.P = plan->params.M + slots * 4096;
+  plan->params.factors = plan->params.P + slots * 4096;
+  *out = plan;
+  return GDN_OK;
+}
+
+template <int KP>
+int launch(const Plan& plan, const Params& p, cudaStream_t stream, char* message, size_t size) {
+  constexpr int prepare_bytes = (2 * 64 * 36 + 4 * 64 * kRow) * 4, forward_bytes = Layout<KP>::floats * 4;
+  if (!cuda_ok(cudaFuncSetAttribute(prepare<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes), "prepare attribute", message, size) ||
+      !cuda_ok(cudaFuncSetAttribute(forward<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, forward_bytes), "forward attribute", message, size))
+    return GDN_ERROR;
+  if (p.f.T > 0) {
+    if (p.f.N > 1) plan_chunks<<<1, 1024, 0, stream>>>(p.f, p.chunk_offset);
+    prepare<KP><<<dim3(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(p.f.H)), 256, prepare_bytes, stream>>>(p);
+    if (!cuda_ok(cudaGetLastError(), "launch of prepare", message, size)) return GDN_ERROR;
+  }
+  const dim3 grid(static_cast<unsigned>((p.f.V + kValues - 1) / kValues), static_cast<unsigned>(p.f.HV), static_cast<unsigned>(p.f.N));
+  forward<KP><<<grid, 256, forward_bytes, stream>>>(p);
+  return cuda_ok(cudaGetLastError(), "launch of forward", message, size) ? GDN_OK : GDN_ERROR;
+}
+
+int run(void* opaque, const gdn_call* call, char* message, size_t size) {
+  const auto& plan = *static_cast<Plan*>(opaque);
+  Params p = plan.params;
+  if (!read_call(call, &p.f, message, size)) return GDN_ERROR;
+  const auto stream = static_cast<cudaStream_t>(call->stream);
+  if (p.f.K <= 64) return launch<64>(plan, p, stream, message, size);
+  if (p.f.K <= 128) return launch<128>(plan, p, stream, message, size);
+  return launch<256>(plan, p, stream, message, size);
+}
+
+void destroy(void* opaque) {
+  auto* plan = static_cast<Plan*>(opaque);
+  cudaFree(plan->workspace);
+  delete plan;
+}
+
+}  // namespace
+
+extern const gdn_kernel chunk_fp32_kernel = {
+    GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_fp32", "chunkwise forward in true fp32", "1", "",
+    "fp32-chunk;chunk=64;vectors=residual",
+    "ops=prefill;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
+    "deterministic;shape_invariant;symmetric", create, run, destroy};
+
+}  // namespace gdn_cuda
