@@ -43,108 +43,115 @@ template <int KP>
 __device__ __forceinline__ void load_tile(const View& x, int64_t first, int head, int rows, int width, int thread, uint32_t to, int pitch) {
   const auto* base = static_cast<const __nv_bfloat16*>(x.data) + first * x.s0 + head * x.s1;
 #pragma unroll
-  for (int i = thread; i < C * KP / 8; i += 128) {
+  for (int i = thread; i < C * KP / 8; i += 256) {
     const int r = i / (KP / 8), c = i % (KP / 8) * 8;
     const bool valid = r < rows && c < width;
     copy16(to + (r * pitch + c) * 2, valid ? base + r * x.s0 + c : base, valid);
   }
 }
 
+template <int KP> struct PrepareLayout {
+  static constexpr int pitch = KP + 8;             // bf16 per row of the K and Q tiles
+  static constexpr int tiles = 2 * 64 * pitch * 2, square = 64 * kRow * 4;
+  // The tiles make room for L and M of two heads once the Gram products are done.
+  static constexpr int gram = tiles > 4 * square ? tiles : 4 * square, bytes = gram + 2 * square;
+};
+
 template <int KP>
-__global__ void __launch_bounds__(128, KP <= 128 ? 3 : 2) prepare(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(256, KP <= 128 ? 2 : 1) prepare(const __grid_constant__ Params p) {
+  using Layout = PrepareLayout<KP>;
   extern __shared__ __align__(16) unsigned char shared[];
-  constexpr int kPitch = KP + 8;                   // bf16 per row of the K and Q tiles
-  auto* ks = reinterpret_cast<__nv_bfloat16*>(shared);
-  auto* qs = ks + 64 * kPitch;
-  constexpr int kFirst = 2 * 64 * kPitch * 2 > 2 * 64 * kRow * 4 ? 2 * 64 * kPitch * 2 : 2 * 64 * kRow * 4;
-  auto* squares = reinterpret_cast<float*>(shared);  // L of two heads, over the tiles once the Gram products are done
-  auto* kk = reinterpret_cast<float*>(shared + kFirst);
+  constexpr int kPitch = Layout::pitch;
+  auto* squares = reinterpret_cast<float*>(shared);
+  auto* kk = reinterpret_cast<float*>(shared + Layout::gram);
   auto* qk = kk + 64 * kRow;
   __shared__ GateRows gates;
 
   const Forward& f = p.f;
-  const int chunk = blockIdx.x, h = blockIdx.y, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const int chunk = blockIdx.y, h = blockIdx.x, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   int64_t begin;
   const int rows = locate_chunk(f, p.chunk_offset, chunk, &begin);
   if (rows == 0) return;
 
-  const uint32_t ks_at = shared_address(ks), qs_at = shared_address(qs);
+  const uint32_t ks_at = shared_address(shared), qs_at = ks_at + 64 * kPitch * 2;
   load_tile<KP>(f.k, begin, h, rows, f.K, thread, ks_at, kPitch);
   load_tile<KP>(f.q, begin, h, rows, f.K, thread, qs_at, kPitch);
   copy_wait();
   __syncthreads();
 
-  {  // Gram products: this warp's 16 rows of K K^T and Q K^T, columns up to the diagonal block
-    float dk[8][4] = {}, dq[8][4] = {};
-    const int row = warp * 16 + lane % 16, half = lane / 16;
+  {  // Gram products: warps 0-3 K K^T, warps 4-7 Q K^T, 16 rows each, columns up to the diagonal block
+    float d[8][4] = {};
+    const int group = warp % 4, row = group * 16 + lane % 16;
+    const uint32_t a_at = warp < 4 ? ks_at : qs_at;
     const int brow = (lane / 16) * 8 + lane % 8, bcol = ((lane / 8) & 1) * 8;
 #pragma unroll
     for (int k0 = 0; k0 < KP; k0 += 16) {
-      uint32_t ak[4], aq[4];
-      ldmatrix4(ak, ks_at + (row * kPitch + k0 + half * 8) * 2);
-      ldmatrix4(aq, qs_at + (row * kPitch + k0 + half * 8) * 2);
+      uint32_t a[4];
+      ldmatrix4(a, a_at + (row * kPitch + k0 + lane / 16 * 8) * 2);
 #pragma unroll
       for (int b = 0; b < 4; ++b) {
-        if (b > warp) continue;
+        if (b > group) continue;
         uint32_t bk[4];
         ldmatrix4(bk, ks_at + ((b * 16 + brow) * kPitch + k0 + bcol) * 2);
-        mma16816(dk[2 * b], ak, bk[0], bk[1]);
-        mma16816(dk[2 * b + 1], ak, bk[2], bk[3]);
-        mma16816(dq[2 * b], aq, bk[0], bk[1]);
-        mma16816(dq[2 * b + 1], aq, bk[2], bk[3]);
+        mma16816(d[2 * b], a, bk[0], bk[1]);
+        mma16816(d[2 * b + 1], a, bk[2], bk[3]);
       }
     }
-    const int r = warp * 16 + lane / 4, c = (lane % 4) * 2;
+    float* to = (warp < 4 ? kk : qk) + (group * 16 + lane / 4) * kRow + lane % 4 * 2;
 #pragma unroll
     for (int b = 0; b < 8; ++b) {
-      *reinterpret_cast<float2*>(kk + r * kRow + b * 8 + c) = make_float2(dk[b][0], dk[b][1]);
-      *reinterpret_cast<float2*>(kk + (r + 8) * kRow + b * 8 + c) = make_float2(dk[b][2], dk[b][3]);
-      *reinterpret_cast<float2*>(qk + r * kRow + b * 8 + c) = make_float2(dq[b][0], dq[b][1]);
-      *reinterpret_cast<float2*>(qk + (r + 8) * kRow + b * 8 + c) = make_float2(dq[b][2], dq[b][3]);
+      *reinterpret_cast<float2*>(to + b * 8) = make_float2(d[b][0], d[b][1]);
+      *reinterpret_cast<float2*>(to + 8 * kRow + b * 8) = make_float2(d[b][2], d[b][3]);
     }
   }
   __syncthreads();
 
-  // Two warps per value head.
-  const int half = warp / 2, i = thread % 64, ratio = f.HV / f.H;
-  float* L = squares + half * 64 * kRow;
+  // 128 threads per value head.
+  const int half = thread / 128, t = thread % 128, ratio = f.HV / f.H;
+  float *L = squares + half * 2 * 64 * kRow, *inverse = L + 64 * kRow;
   for (int hh = half; hh < ratio; hh += 2) {
     const int hv = h * ratio + hh;
     const int64_t slot = static_cast<int64_t>(chunk) * f.HV + hv;
-    const GateRow row = gate_sums(f, begin, rows, hv, half, i, gates);
-    const float sum = row.sum, beta = row.beta;
-    const int segment = row.segment;
-    const float last = gates.sum[half][rows - 1];
+    GateRow row{};
+    if (t < 64) row = gate_sums(f, begin, rows, hv, half, t, gates);
+    half_barrier<128>(half);
+    const double last = gates.sum[half][rows - 1];
     const int last_segment = gates.segment[half][rows - 1];
-    Factors& factors = p.factors[slot];
-    const float decay = segment == 0 ? expf(sum) : 0.0f;
-    auto* pair = reinterpret_cast<float*>(&factors.minus_decay_tail[i / 2]);
-    pair[i & 1] = -decay;
-    pair[2 + (i & 1)] = i < rows && segment == last_segment ? expf(last - sum) : 0.0f;
-    reinterpret_cast<float*>(factors.scaled_decay)[i] = f.scale * decay;
-    if (i == 0) factors.state_decay = last_segment == 0 ? expf(last) : 0.0f;
+    if (t < 64) {
+      Factors& factors = p.factors[slot];
+      const float decay = row.segment == 0 ? expf(static_cast<float>(row.sum)) : 0.0f;
+      auto* pair = reinterpret_cast<float*>(&factors.minus_decay_tail[t / 2]);
+      pair[t & 1] = -decay;
+      pair[2 + (t & 1)] = t < rows && row.segment == last_segment ? expf(static_cast<float>(last - row.sum)) : 0.0f;
+      reinterpret_cast<float*>(factors.scaled_decay)[t] = f.scale * decay;
+      if (t == 0) factors.state_decay = last_segment == 0 ? expf(static_cast<float>(last)) : 0.0f;
+    }
 
-    // Decay ratios only where i >= j in one segment; the mask selects, it never multiplies.
-    const int j = (i % 32) * 2;
-    const float sum0 = gates.sum[half][j], sum1 = gates.sum[half][j + 1];
+    // Decay ratios only where r >= j in one segment; the mask selects, it never multiplies.
+    const int j = (t % 32) * 2;
+    const double sum0 = gates.sum[half][j], sum1 = gates.sum[half][j + 1];
     const int segment0 = gates.segment[half][j], segment1 = gates.segment[half][j + 1];
-    unsigned char* P = p.P + slot * kTile;
+    unsigned char *P = p.P + slot * kTile, *M = p.M + slot * kTile;
 #pragma unroll 4
-    for (int r = i / 32; r < 64; r += 2) {
-      const float sr = gates.sum[half][r], br = gates.beta[half][r];
+    for (int r = t / 32; r < 64; r += 4) {
+      const double sr = gates.sum[half][r];
+      const float br = gates.beta[half][r];
       const int gr = gates.segment[half][r];
       const bool on0 = j <= r && segment0 == gr, on1 = j + 1 <= r && segment1 == gr;
-      const float d0 = on0 ? __expf(sr - sum0) : 0.0f, d1 = on1 ? __expf(sr - sum1) : 0.0f;
+      const float d0 = on0 ? __expf(static_cast<float>(sr - sum0)) : 0.0f, d1 = on1 ? __expf(static_cast<float>(sr - sum1)) : 0.0f;
       const float2 a = *reinterpret_cast<const float2*>(kk + r * kRow + j), b = *reinterpret_cast<const float2*>(qk + r * kRow + j);
       *reinterpret_cast<float2*>(L + r * kRow + j) = make_float2(on0 && j < r ? br * a.x * d0 : 0.0f, on1 && j + 1 < r ? br * a.y * d1 : 0.0f);
       *reinterpret_cast<uint32_t*>(P + swizzled(r, j)) = pack(on0 ? f.scale * b.x * d0 : 0.0f, on1 ? f.scale * b.y * d1 : 0.0f);
     }
-    pair_barrier(half);
-    unsigned char* M = p.M + slot * kTile;
-    auto put = [&](int r, float m) { *reinterpret_cast<__nv_bfloat16*>(M + swizzled(r, i)) = __float2bfloat16_rn(m * beta); };
-    if (i < 32) substitute<0>(L, i, put);
-    else substitute<32>(L, i, put);
-    pair_barrier(half);
+    half_barrier<128>(half);
+    invert<128>(L, inverse, half, t);
+    const float beta0 = gates.beta[half][j], beta1 = gates.beta[half][j + 1];
+    for (int r = t / 32; r < 64; r += 4) {
+      const bool below = r / 16 >= j / 16;
+      const float2 m = below ? *reinterpret_cast<const float2*>(inverse + r * kRow + j) : make_float2(0, 0);
+      *reinterpret_cast<uint32_t*>(M + swizzled(r, j)) = pack(m.x * beta0, m.y * beta1);
+    }
+    half_barrier<128>(half);
   }
 }
 
@@ -364,6 +371,12 @@ struct Plan {
   Params params{};
 };
 
+void destroy(void* opaque) {
+  auto* plan = static_cast<Plan*>(opaque);
+  cudaFree(plan->workspace);
+  delete plan;
+}
+
 constexpr int padded(int width) { return (width + 7) / 8 * 8; }
 
 int create(const gdn_problem* problem, void** out, char* message, size_t size) {
@@ -398,7 +411,7 @@ int create(const gdn_problem* problem, void** out, char* message, size_t size) {
   const size_t key_rows = rounded(static_cast<size_t>(problem->T) * problem->H * padded(static_cast<int>(problem->K)) * 2);
   const size_t value_rows = rounded(static_cast<size_t>(problem->T) * problem->HV * padded(static_cast<int>(problem->V)) * 2);
   if (!cuda_ok(cudaMalloc(&plan->workspace, offsets + 2 * tiles + factors + 2 * key_rows + value_rows), "workspace", message, size)) {
-    delete plan;
+    destroy(plan);
     return GDN_ERROR;
   }
   auto* at = static_cast<unsigned char*>(plan->workspace);
@@ -448,19 +461,20 @@ bool encode(CUtensorMap* map, const View& x, int64_t rows, int heads, int width,
 
 template <int KP>
 int launch(const Plan& plan, const Params& p, const Maps& maps, cudaStream_t stream, char* message, size_t size) {
-  constexpr int first = 2 * 64 * (KP + 8) * 2 > 2 * 64 * kRow * 4 ? 2 * 64 * (KP + 8) * 2 : 2 * 64 * kRow * 4;
-  constexpr int prepare_bytes = first + 2 * 64 * kRow * 4;
-  if (!cuda_ok(cudaFuncSetAttribute(prepare<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes), "prepare attribute", message, size) ||
-      !cuda_ok(cudaFuncSetAttribute(forward<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout<KP>::bytes), "forward attribute", message, size))
+  constexpr int prepare_bytes = PrepareLayout<KP>::bytes;
+  auto ok = [&](cudaError_t status, const char* what) { return cuda_ok(status, what, message, size); };
+  if (!ok(cudaFuncSetAttribute(prepare<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes), "prepare attribute") ||
+      !ok(cudaFuncSetAttribute(forward<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout<KP>::bytes), "forward attribute"))
     return GDN_ERROR;
-  if (p.f.T > 0) {
-    if (p.f.N > 1) plan_chunks<<<1, 1024, 0, stream>>>(p.f, p.chunk_offset);
-    prepare<KP><<<dim3(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(p.f.H)), 128, prepare_bytes, stream>>>(p);
-    if (!cuda_ok(cudaGetLastError(), "launch of prepare", message, size)) return GDN_ERROR;
-  }
   const dim3 grid(static_cast<unsigned>((p.f.V + 63) / 64), static_cast<unsigned>(p.f.HV), static_cast<unsigned>(p.f.N));
+  const dim3 prepare_grid(static_cast<unsigned>(p.f.H), static_cast<unsigned>(plan.chunks));
+  if (p.f.T > 0 && p.f.N > 1) plan_chunks<<<1, 1024, 0, stream>>>(p.f, p.chunk_offset);
+  if (p.f.T > 0) {
+    prepare<KP><<<prepare_grid, 256, prepare_bytes, stream>>>(p);
+    if (!ok(cudaGetLastError(), "launch of prepare")) return GDN_ERROR;
+  }
   forward<KP><<<grid, 160, Layout<KP>::bytes, stream>>>(p, maps);
-  return cuda_ok(cudaGetLastError(), "launch of forward", message, size) ? GDN_OK : GDN_ERROR;
+  return ok(cudaGetLastError(), "launch of forward") ? GDN_OK : GDN_ERROR;
 }
 
 int run(void* opaque, const gdn_call* call, char* message, size_t size) {
@@ -494,18 +508,12 @@ int run(void* opaque, const gdn_call* call, char* message, size_t size) {
   return launch<256>(plan, p, maps, stream, message, size);
 }
 
-void destroy(void* opaque) {
-  auto* plan = static_cast<Plan*>(opaque);
-  cudaFree(plan->workspace);
-  delete plan;
-}
-
 }  // namespace
 
 extern const gdn_kernel chunk_bf16_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_bf16",
     "chunkwise forward on Hopper tensor cores, bf16 operands, fp32 accumulation and state", "1",
-    "", "bf16-chunk;chunk=64;vectors=residual;solve=substitution;accumulator=tensor_core",
+    "", "bf16-chunk;chunk=64;vectors=residual;solve=block_inverse;block=16;accumulator=tensor_core",
     "ops=prefill;rules=gated_delta,delta;io=bf16;state=fp32;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
     "deterministic;shape_invariant;symmetric", create, run, destroy};
 

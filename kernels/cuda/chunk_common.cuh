@@ -49,28 +49,32 @@ __device__ __forceinline__ int locate_chunk(const Forward& f, const int* chunk_o
   return static_cast<int>(max(int64_t{0}, min(static_cast<int64_t>(C), load_int(f.cu, n + 1) - *begin)));
 }
 
-// Gate sums of a chunk for two value heads at a time, two warps each: since the last reset, and how many resets came
-// before. Two rows see each other exactly when they have the same number of resets behind them.
+// Gate sums of a chunk for two value heads at a time: since the last reset, and how many resets came before. Two rows see
+// each other exactly when they have the same number of resets behind them. In double, so that the difference of two sums
+// is as good as the gates between them, whatever came before in the chunk.
 struct GateRows {
-  float sum[2][64], beta[2][64], carry[2];
+  double sum[2][64], carry[2];
+  float beta[2][64];
   int segment[2][64], resets[2];
 };
-struct GateRow { float sum, beta; int segment; };
+struct GateRow { double sum; float beta; int segment; };
 
-__device__ __forceinline__ void pair_barrier(int half) { asm volatile("bar.sync %0, 64;" ::"r"(half + 1) : "memory"); }
+// The threads of one half of a block meet; kThreads of them.
+template <int kThreads = 64> __device__ __forceinline__ void half_barrier(int half) { asm volatile("bar.sync %0, %1;" ::"r"(half + 1), "n"(kThreads) : "memory"); }
 
-// Row i of value head hv; rows past `rows` count as g = 0, beta = 0. Ends with a barrier of the pair.
+// Row i < 64 of value head hv, by the first two warps of the half; rows past `rows` count as g = 0, beta = 0. The half has to
+// meet before others read `shared`.
 __device__ __forceinline__ GateRow gate_sums(const Forward& f, int64_t begin, int rows, int hv, int half, int i, GateRows& shared) {
   const int lane = i % 32;
   const float g = i < rows && f.g ? load(f.g, (begin + i) * f.g.s0 + hv * f.g.s1) : 0.0f;
   const float beta = i < rows ? (f.beta ? load(f.beta, (begin + i) * f.beta.s0 + hv * f.beta.s1) : 1.0f) : 0.0f;
   const bool reset = g < kReset;
   const unsigned resets = __ballot_sync(~0u, reset);
-  float sum = reset ? 0.0f : g;                    // segmented scan: a reset row starts again at zero
+  double sum = reset ? 0.0 : g;                    // segmented scan: a reset row starts again at zero
   bool closed = reset;
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
-    const float before = __shfl_up_sync(~0u, sum, d);
+    const double before = __shfl_up_sync(~0u, sum, d);
     const bool before_closed = __shfl_up_sync(~0u, closed, d);
     if (lane >= d && !closed) {
       sum += before;
@@ -82,7 +86,7 @@ __device__ __forceinline__ GateRow gate_sums(const Forward& f, int64_t begin, in
     shared.carry[half] = sum;
     shared.resets[half] = segment;
   }
-  pair_barrier(half);
+  asm volatile("bar.sync %0, 64;" ::"r"(half + 3) : "memory");
   if (i >= 32) {
     if (!closed) sum += shared.carry[half];
     segment += shared.resets[half];
@@ -90,30 +94,74 @@ __device__ __forceinline__ GateRow gate_sums(const Forward& f, int64_t begin, in
   shared.sum[half][i] = sum;
   shared.beta[half][i] = beta;
   shared.segment[half][i] = segment;
-  pair_barrier(half);
   return {sum, beta, segment};
 }
 
-// Column c of (I+L)^-1 by forward substitution, rows R0..63 (zero above R0); put(row, value) takes each element.
-template <int R0, class Put>
-__device__ __forceinline__ void substitute(const float* L, int c, Put put) {
-  float m[64 - R0];
+// (I+L)^-1 of one head into `M`, both 64 x 64 with kRow floats a row in shared memory, by kThreads threads (thread t of them):
+// forward substitution inside the four diagonal blocks of 16, then block rows:
+//   M_ij = -M_ii sum_{j<=k<i} L_ik M_kj.   L is zero on and above the diagonal. Blocks above the diagonal are not written.
+template <int kThreads>
+__device__ __forceinline__ void invert(const float* L, float* M, int half, int t) {
+  if (t < 64) {
+    const int block = t / 16 * 16, c = t % 16;
+    float m[16];
 #pragma unroll
-  for (int i = R0; i < 64; ++i) {
-    float sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+    for (int i = 0; i < 16; ++i) {
+      float sum = 0;
 #pragma unroll
-    for (int j = R0; j < i; j += 4) {
-      const float4 l = *reinterpret_cast<const float4*>(L + i * kRow + j);
-      sum0 = fmaf(l.x, m[j - R0], sum0);
-      if (j + 1 < i) sum1 = fmaf(l.y, m[j + 1 - R0], sum1);
-      if (j + 2 < i) sum2 = fmaf(l.z, m[j + 2 - R0], sum2);
-      if (j + 3 < i) sum3 = fmaf(l.w, m[j + 3 - R0], sum3);
+      for (int j = 0; j < i; ++j) sum = fmaf(L[(block + i) * kRow + block + j], m[j], sum);
+      m[i] = i < c ? 0.0f : (i == c ? 1.0f : -sum);
+      M[(block + i) * kRow + block + c] = m[i];
     }
-    m[i - R0] = i < c ? 0.0f : (i == c ? 1.0f : -((sum0 + sum1) + (sum2 + sum3)));
-    put(i, m[i - R0]);
   }
+  half_barrier<kThreads>(half);
+#pragma unroll 1
+  for (int d = 1; d < 4; ++d) {
+    // Each thread takes quads of four columns: first the sums into M itself, then the product with -M_ii.
+    const int quads = (4 - d) * 64;
+    for (int q = t; q < quads; q += kThreads) {
+      const int i = d + q / 64, j = i - d, r = i * 16 + q % 64 / 4, c = j * 16 + q % 4 * 4;
+      float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 16
+      for (int k = j * 16; k < i * 16; ++k) {
+        const float l = L[r * kRow + k];
+        const float4 m = *reinterpret_cast<const float4*>(M + k * kRow + c);
+        sum.x = fmaf(l, m.x, sum.x);
+        sum.y = fmaf(l, m.y, sum.y);
+        sum.z = fmaf(l, m.z, sum.z);
+        sum.w = fmaf(l, m.w, sum.w);
+      }
+      *reinterpret_cast<float4*>(M + r * kRow + c) = sum;
+    }
+    half_barrier<kThreads>(half);
+    float4 result[(192 + kThreads - 1) / kThreads];
 #pragma unroll
-  for (int i = 0; i < R0; ++i) put(i, 0.0f);
+    for (int n = 0; n < (192 + kThreads - 1) / kThreads; ++n) {
+      const int q = t + n * kThreads;
+      if (q >= quads) break;
+      const int i = d + q / 64, j = i - d, r = i * 16 + q % 64 / 4, c = j * 16 + q % 4 * 4;
+      float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+      for (int k = 0; k < 16; ++k) {
+        const float l = M[r * kRow + i * 16 + k];
+        const float4 m = *reinterpret_cast<const float4*>(M + (i * 16 + k) * kRow + c);
+        sum.x = fmaf(l, m.x, sum.x);
+        sum.y = fmaf(l, m.y, sum.y);
+        sum.z = fmaf(l, m.z, sum.z);
+        sum.w = fmaf(l, m.w, sum.w);
+      }
+      result[n] = make_float4(-sum.x, -sum.y, -sum.z, -sum.w);
+    }
+    half_barrier<kThreads>(half);
+#pragma unroll
+    for (int n = 0; n < (192 + kThreads - 1) / kThreads; ++n) {
+      const int q = t + n * kThreads;
+      if (q >= quads) break;
+      const int i = d + q / 64, j = i - d, r = i * 16 + q % 64 / 4, c = j * 16 + q % 4 * 4;
+      *reinterpret_cast<float4*>(M + r * kRow + c) = result[n];
+    }
+    half_barrier<kThreads>(half);
+  }
 }
 
 }  // namespace gdn_cuda

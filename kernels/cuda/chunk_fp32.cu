@@ -13,9 +13,10 @@ struct Params {
   int* chunk_offset;                               // [N+1]
   float *M, *P;                                    // [chunks,HV,64,64]; M holds M beta
   float* factors;                                  // [chunks,HV,256]: e^G, e^(G_C-G), [128] = e^(G_C)
+  bool vector_k, vector_q, vector_v;               // rows can be read four values at a time
 };
 
-template <int KP>
+template <int KP, Type type>
 __global__ void __launch_bounds__(256) prepare(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) float shared[];
   constexpr int kPitch = 36;                       // key channels are staged 32 at a time
@@ -31,12 +32,8 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ Params p)
   float dk[4][4] = {}, dq[4][4] = {};
   for (int k0 = 0; k0 < KP; k0 += 32) {
     __syncthreads();
-    for (int i = thread; i < 64 * 32; i += 256) {
-      const int r = i / 32, c = i % 32;
-      const bool valid = r < rows && k0 + c < f.K;
-      ks[r * kPitch + c] = valid ? load(f.k, (begin + r) * f.k.s0 + h * f.k.s1 + k0 + c) : 0.0f;
-      qs[r * kPitch + c] = valid ? load(f.q, (begin + r) * f.q.s0 + h * f.q.s1 + k0 + c) : 0.0f;
-    }
+    load_rows<type, 64, 32, 256>(f.k, begin, h * f.k.s1 + k0, rows, f.K - k0, p.vector_k, ks, kPitch);
+    load_rows<type, 64, 32, 256>(f.q, begin, h * f.q.s1 + k0, rows, f.K - k0, p.vector_q, qs, kPitch);
     __syncthreads();
 #pragma unroll 2
     for (int c = 0; c < 32; c += 4) {
@@ -64,34 +61,37 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ Params p)
       qk[(ty * 4 + i) * kRow + tx + 16 * j] = dq[i][j];
     }
   __syncthreads();
-  if (thread >= 128) return;
-
-  const int half = thread / 64, i = thread % 64, ratio = f.HV / f.H;
-  float* L = squares + half * 64 * kRow;
+  const int half = thread / 128, t = thread % 128, ratio = f.HV / f.H;
+  float *L = squares + half * 2 * 64 * kRow, *inverse = L + 64 * kRow;
   for (int hh = half; hh < ratio; hh += 2) {
     const int hv = h * ratio + hh;
     const int64_t slot = static_cast<int64_t>(chunk) * f.HV + hv;
-    const GateRow row = gate_sums(f, begin, rows, hv, half, i, gates);
-    const float last = gates.sum[half][rows - 1];
+    GateRow row{};
+    if (t < 64) row = gate_sums(f, begin, rows, hv, half, t, gates);
+    half_barrier<128>(half);
+    const double last = gates.sum[half][rows - 1];
     const int last_segment = gates.segment[half][rows - 1];
-    float* factors = p.factors + slot * 256;
-    factors[i] = row.segment == 0 ? expf(row.sum) : 0.0f;
-    factors[64 + i] = i < rows && row.segment == last_segment ? expf(last - row.sum) : 0.0f;
-    if (i == 0) factors[128] = last_segment == 0 ? expf(last) : 0.0f;
-    // Column i; ratios only where r >= i in one segment, selected by the mask.
-    float* P = p.P + slot * 4096;
-    for (int r = 0; r < 64; ++r) {
-      const bool on = i <= r && row.segment == gates.segment[half][r];
-      const float d = on ? expf(gates.sum[half][r] - row.sum) : 0.0f;
-      L[r * kRow + i] = on && i < r ? gates.beta[half][r] * kk[r * kRow + i] * d : 0.0f;
-      P[r * 64 + i] = on ? f.scale * qk[r * kRow + i] * d : 0.0f;
+    if (t < 64) {
+      float* factors = p.factors + slot * 256;
+      factors[t] = row.segment == 0 ? expf(static_cast<float>(row.sum)) : 0.0f;
+      factors[64 + t] = t < rows && row.segment == last_segment ? expf(static_cast<float>(last - row.sum)) : 0.0f;
+      if (t == 0) factors[128] = last_segment == 0 ? expf(static_cast<float>(last)) : 0.0f;
     }
-    pair_barrier(half);
-    float* M = p.M + slot * 4096;
-    auto put = [&](int r, float m) { M[r * 64 + i] = m * row.beta; };
-    if (i < 32) substitute<0>(L, i, put);
-    else substitute<32>(L, i, put);
-    pair_barrier(half);
+    // Ratios only where r >= c in one segment, selected by the mask.
+    float *P = p.P + slot * 4096, *M = p.M + slot * 4096;
+    const int c = t % 64, segment = gates.segment[half][c];
+    const double sum = gates.sum[half][c];
+    for (int r = t / 64; r < 64; r += 2) {
+      const bool on = c <= r && segment == gates.segment[half][r];
+      const float d = on ? expf(static_cast<float>(gates.sum[half][r] - sum)) : 0.0f;
+      L[r * kRow + c] = on && c < r ? gates.beta[half][r] * kk[r * kRow + c] * d : 0.0f;
+      P[r * 64 + c] = on ? f.scale * qk[r * kRow + c] * d : 0.0f;
+    }
+    half_barrier<128>(half);
+    invert<128>(L, inverse, half, t);
+    const float beta = gates.beta[half][c];
+    for (int r = t / 64; r < 64; r += 2) M[r * 64 + c] = r / 16 >= c / 16 ? inverse[r * kRow + c] * beta : 0.0f;
+    half_barrier<128>(half);
   }
 }
 
@@ -101,7 +101,7 @@ template <int KP> struct Layout {
                        s = vn + 64 * kValuePitch, factors = s + KP * kValuePitch, floats = factors + 132;
 };
 
-template <int KP>
+template <int KP, Type type>
 __global__ void __launch_bounds__(256, 1) forward(const __grid_constant__ Params p) {
   using L = Layout<KP>;
   extern __shared__ __align__(16) float shared[];
@@ -124,12 +124,10 @@ __global__ void __launch_bounds__(256, 1) forward(const __grid_constant__ Params
   for (int64_t first = begin; first < end; first += C) {
     const int rows = static_cast<int>(min(static_cast<int64_t>(C), end - first));
     const int64_t slot = (first_chunk + (first - begin) / C) * f.HV + hv;
-    for (int i = thread; i < 64 * KP; i += 256) {
-      const int r = i / KP, c = i % KP;
-      const bool valid = r < rows && c < f.K;
-      ks[r * L::pitch + c] = valid ? load(f.k, (first + r) * f.k.s0 + h * f.k.s1 + c) : 0.0f;
-      qs[r * L::pitch + c] = valid ? load(f.q, (first + r) * f.q.s0 + h * f.q.s1 + c) : 0.0f;
-    }
+    load_rows<type, 64, KP, 256>(f.k, first, h * f.k.s1, rows, f.K, p.vector_k, ks, L::pitch);
+    load_rows<type, 64, KP, 256>(f.q, first, h * f.q.s1, rows, f.K, p.vector_q, qs, L::pitch);
+    load_rows<type, 64, kValues, 256>(f.v, first, hv * f.v.s1 + v0, rows, f.V - v0, p.vector_v, bs, kValuePitch);
+#pragma unroll
     for (int i = thread; i < 1024; i += 256) {
       *reinterpret_cast<float4*>(ms + i / 16 * kRow + i % 16 * 4) = reinterpret_cast<const float4*>(p.M + slot * 4096)[i];
       *reinterpret_cast<float4*>(ps + i / 16 * kRow + i % 16 * 4) = reinterpret_cast<const float4*>(p.P + slot * 4096)[i];
@@ -156,9 +154,9 @@ __global__ void __launch_bounds__(256, 1) forward(const __grid_constant__ Params
     for (int i = 0; i < 4; ++i)
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const int r = ty * 4 + i, value = v0 + 2 * tx + j;
-        const float v = r < rows && value < f.V ? load(f.v, (first + r) * f.v.s0 + hv * f.v.s1 + value) : 0.0f;
-        bs[r * kValuePitch + 2 * tx + j] = r < rows ? fmaf(-factors[r], x[i][j], v) : 0.0f;
+        const int r = ty * 4 + i;
+        float& b = bs[r * kValuePitch + 2 * tx + j];   // holds v; rows past the end are zero and stay so
+        b = fmaf(-factors[r], x[i][j], b);
       }
     __syncthreads();
     float w[4][2] = {};
@@ -269,30 +267,46 @@ int create(const gdn_problem* problem, void** out, char* message, size_t size) {
   return GDN_OK;
 }
 
-template <int KP>
+template <int KP, Type type>
 int launch(const Plan& plan, const Params& p, cudaStream_t stream, char* message, size_t size) {
-  constexpr int prepare_bytes = (2 * 64 * 36 + 4 * 64 * kRow) * 4, forward_bytes = Layout<KP>::floats * 4;
-  if (!cuda_ok(cudaFuncSetAttribute(prepare<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes), "prepare attribute", message, size) ||
-      !cuda_ok(cudaFuncSetAttribute(forward<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, forward_bytes), "forward attribute", message, size))
+  constexpr int prepare_bytes = (2 * 64 * 36 + 6 * 64 * kRow) * 4, forward_bytes = Layout<KP>::floats * 4;
+  if (!cuda_ok(cudaFuncSetAttribute(prepare<KP, type>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes), "prepare attribute", message, size) ||
+      !cuda_ok(cudaFuncSetAttribute(forward<KP, type>, cudaFuncAttributeMaxDynamicSharedMemorySize, forward_bytes), "forward attribute", message, size))
     return GDN_ERROR;
   if (p.f.T > 0) {
     if (p.f.N > 1) plan_chunks<<<1, 1024, 0, stream>>>(p.f, p.chunk_offset);
-    prepare<KP><<<dim3(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(p.f.H)), 256, prepare_bytes, stream>>>(p);
+    prepare<KP, type><<<dim3(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(p.f.H)), 256, prepare_bytes, stream>>>(p);
     if (!cuda_ok(cudaGetLastError(), "launch of prepare", message, size)) return GDN_ERROR;
   }
   const dim3 grid(static_cast<unsigned>((p.f.V + kValues - 1) / kValues), static_cast<unsigned>(p.f.HV), static_cast<unsigned>(p.f.N));
-  forward<KP><<<grid, 256, forward_bytes, stream>>>(p);
+  forward<KP, type><<<grid, 256, forward_bytes, stream>>>(p);
   return cuda_ok(cudaGetLastError(), "launch of forward", message, size) ? GDN_OK : GDN_ERROR;
+}
+
+template <Type type>
+int launch_type(const Plan& plan, const Params& p, cudaStream_t stream, char* message, size_t size) {
+  if (p.f.K <= 64) return launch<64, type>(plan, p, stream, message, size);
+  if (p.f.K <= 128) return launch<128, type>(plan, p, stream, message, size);
+  return launch<256, type>(plan, p, stream, message, size);
 }
 
 int run(void* opaque, const gdn_call* call, char* message, size_t size) {
   const auto& plan = *static_cast<Plan*>(opaque);
   Params p = plan.params;
   if (!read_call(call, &p.f, message, size)) return GDN_ERROR;
+  if (p.f.T > 0 && (p.f.q.type != p.f.k.type || p.f.q.type != p.f.v.type)) {
+    std::snprintf(message, size, "q, k and v must have one dtype");
+    return GDN_NOT_SUPPORTED;
+  }
+  p.vector_k = vector4(p.f.k);
+  p.vector_q = vector4(p.f.q);
+  p.vector_v = vector4(p.f.v);
   const auto stream = static_cast<cudaStream_t>(call->stream);
-  if (p.f.K <= 64) return launch<64>(plan, p, stream, message, size);
-  if (p.f.K <= 128) return launch<128>(plan, p, stream, message, size);
-  return launch<256>(plan, p, stream, message, size);
+  switch (p.f.q.type) {
+    case Type::bf16: return launch_type<Type::bf16>(plan, p, stream, message, size);
+    case Type::f16: return launch_type<Type::f16>(plan, p, stream, message, size);
+    default: return launch_type<Type::f32>(plan, p, stream, message, size);
+  }
 }
 
 void destroy(void* opaque) {
