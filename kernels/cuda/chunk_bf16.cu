@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(256, KP <= 128 ? 2 : 1) prepare(const __grid_c
       const float br = gates.beta[half][r];
       const int gr = gates.segment[half][r];
       const bool on0 = j <= r && segment0 == gr, on1 = j + 1 <= r && segment1 == gr;
-      const float d0 = on0 ? __expf(static_cast<float>(sr - sum0)) : 0.0f, d1 = on1 ? __expf(static_cast<float>(sr - sum1)) : 0.0f;
+      const float d0 = on0 ? expf(static_cast<float>(sr - sum0)) : 0.0f, d1 = on1 ? expf(static_cast<float>(sr - sum1)) : 0.0f;
       const float2 a = *reinterpret_cast<const float2*>(kk + r * kRow + j), b = *reinterpret_cast<const float2*>(qk + r * kRow + j);
       *reinterpret_cast<float2*>(L + r * kRow + j) = make_float2(on0 && j < r ? br * a.x * d0 : 0.0f, on1 && j + 1 < r ? br * a.y * d1 : 0.0f);
       *reinterpret_cast<uint32_t*>(P + swizzled(r, j)) = pack(on0 ? f.scale * b.x * d0 : 0.0f, on1 ? f.scale * b.y * d1 : 0.0f);
@@ -513,7 +513,7 @@ int run(void* opaque, const gdn_call* call, char* message, size_t size) {
 extern const gdn_kernel chunk_bf16_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_bf16",
     "chunkwise forward on Hopper tensor cores, bf16 operands, fp32 accumulation and state", "1",
-    "", "bf16-chunk;chunk=64;vectors=residual;solve=block_inverse;block=16;accumulator=tensor_core",
+    "", "bf16-chunk;vectors=residual;block=16;accumulator=tensor_core",
     "ops=prefill;rules=gated_delta,delta;io=bf16;state=fp32;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
     "deterministic;shape_invariant;symmetric", create, run, destroy};
 

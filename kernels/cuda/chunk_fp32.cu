@@ -319,7 +319,7 @@ void destroy(void* opaque) {
 
 extern const gdn_kernel chunk_fp32_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_fp32", "chunkwise forward in true fp32", "1", "",
-    "fp32-chunk;chunk=64;vectors=residual",
+    "fp32-chunk;vectors=residual;solve=block_inverse;block=16",
     "ops=prefill;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
     "deterministic;shape_invariant;symmetric", create, run, destroy};
 

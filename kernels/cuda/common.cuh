@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "kernels/cuda/host.h"
 #include "kernels/gdn_kernel.h"
 
 namespace gdn_cuda {
@@ -97,11 +98,6 @@ struct Forward {
 
 // Fills `f` from a call; false with a message when a tensor is missing or laid out in a way no kernel here takes.
 bool read_call(const gdn_call* call, Forward* f, char* message, size_t size);
-// The error of a launch or call as one line; true when there was none.
-bool cuda_ok(cudaError_t status, const char* what, char* message, size_t size);
-// True when a CUDA device can be used; else the message says why.
-bool device_present(char* message, size_t size);
-
 // Below this gate exp(g) rounds to zero in fp32: it is a reset, and gate sums start again after it.
 constexpr float kReset = -104.0f;
 
