@@ -2,11 +2,8 @@
 #include <algorithm>
 #include <exception>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "golden/stream.h"
+#include "reference/parallel.h"
 #include "reference/standard.h"
 
 namespace gdn {
@@ -18,11 +15,7 @@ std::filesystem::path generate_golden(const std::filesystem::path& dir, const Ca
   OracleStats total;
   std::int64_t heads = 0, done = 0;
   for (const Run& r : c.runs) heads += r.truth ? r.problem.sequences() * r.problem.value_heads : 0;
-#ifdef _OPENMP
-  const std::int64_t threads = omp_get_max_threads();
-#else
-  const std::int64_t threads = 1;
-#endif
+  const std::int64_t threads = max_threads();
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     const Run& run = c.runs[i];
     if (!run.truth) continue;
@@ -32,18 +25,10 @@ std::filesystem::path generate_golden(const std::filesystem::path& dir, const Ca
       const std::int64_t batch = std::min(threads, count - first);
       std::vector<HeadTruth> truth(static_cast<std::size_t>(batch));
       std::vector<OracleStats> head_stats(static_cast<std::size_t>(batch));
-      std::exception_ptr error;
-#pragma omp parallel for schedule(static, 1) if (batch > 1)
-      for (std::int64_t b = 0; b < batch; ++b) {
-        try {
-          const std::int64_t head = first + b;
-          truth[static_cast<std::size_t>(b)] = oracle_head(head_inputs(run, head / HV, head % HV), &head_stats[static_cast<std::size_t>(b)]);
-        } catch (...) {
-#pragma omp critical(gdn_generate_error)
-          error = std::current_exception();
-        }
-      }
-      if (error) std::rethrow_exception(error);
+      parallel_for(batch, [&](std::int64_t b) {
+        const std::int64_t head = first + b;
+        truth[static_cast<std::size_t>(b)] = oracle_head(head_inputs(run, head / HV, head % HV), &head_stats[static_cast<std::size_t>(b)]);
+      });
       for (std::int64_t b = 0; b < batch; ++b) {
         const std::int64_t head = first + b;
         writer.put_head(i, head / HV, head % HV, truth[static_cast<std::size_t>(b)]);

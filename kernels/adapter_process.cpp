@@ -100,7 +100,7 @@ std::string escaped(const std::string& text, std::size_t limit) {
   return out;
 }
 
-AdapterProcess::AdapterProcess(const std::string& command, int threads) {
+AdapterProcess::AdapterProcess(const std::string& command, int threads, const std::string& python_path) {
   int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
   if (::pipe2(in, O_CLOEXEC) || ::pipe2(out, O_CLOEXEC) || ::pipe2(err, O_CLOEXEC)) {
     const int error = errno;
@@ -109,11 +109,17 @@ AdapterProcess::AdapterProcess(const std::string& command, int threads) {
   }
   std::vector<std::string> environment;
   static constexpr const char* kThreads[] = {"OMP_NUM_THREADS=", "OPENBLAS_NUM_THREADS=", "MKL_NUM_THREADS="};
+  std::string search = python_path;
   for (char** e = environ; *e; ++e) {
     bool replaced = false;
     for (const char* t : kThreads) replaced = replaced || (threads > 0 && std::strncmp(*e, t, std::strlen(t)) == 0);
+    if (!python_path.empty() && std::strncmp(*e, "PYTHONPATH=", 11) == 0) {
+      search = python_path + (e[0][11] ? ":" : "") + (*e + 11);
+      replaced = true;
+    }
     if (!replaced) environment.emplace_back(*e);
   }
+  if (!search.empty()) environment.push_back("PYTHONPATH=" + search);
   if (threads > 0)
     for (const char* t : kThreads) environment.push_back(t + std::to_string(threads));
   std::vector<char*> env, args;

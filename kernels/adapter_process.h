@@ -16,8 +16,8 @@ class AdapterProcess {
   };
 
   // Throws std::system_error when the process cannot be made (a command that does not exist dies instead).
-  // threads > 0: OMP_NUM_THREADS and the like are set.
-  AdapterProcess(const std::string& command, int threads);
+  // threads > 0: OMP_NUM_THREADS and the like are set. python_path, when not empty, goes before PYTHONPATH.
+  AdapterProcess(const std::string& command, int threads, const std::string& python_path);
   // Closes its input and gives it two seconds to end by itself; then it is killed, and whatever it started.
   ~AdapterProcess();
   AdapterProcess(const AdapterProcess&) = delete;

@@ -125,7 +125,7 @@ class ProcessSession final : public KernelSession {
   // Starts the program and reads its declaration. Returns the empty string, or what went wrong, in one line.
   std::string start() {
     const std::string who = "adapter " + quoted_for_shell(command_) + ": ";
-    process_.emplace(command_, options_.threads);
+    process_.emplace(command_, options_.threads, options_.python_path);
     const json hello = {{"gdn_cts", kProtocolVersion}, {"hello", {{"suite", "gdn-cts"}}}};
     const auto reply = process_->exchange(hello.dump(), std::max(options_.start_seconds, options_.timeout_seconds));
     std::string wrong;

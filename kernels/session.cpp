@@ -1,10 +1,6 @@
 // Sessions that call a gdn_kernel: declarations, conventions, and the inline session; see session.h.
 #include "kernels/session.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include <algorithm>
 #include <cstddef>
 #include <new>
@@ -13,27 +9,24 @@
 #include "kernels/registry.h"
 #include "kernels/schedule.h"
 #include "kernels/session_common.h"
+#include "reference/parallel.h"
 
 namespace gdn {
 namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Sets the number of OpenMP threads while it lives; 0 leaves it.
+// Sets the number of threads while it lives; 0 leaves it.
 class Threads {
  public:
-  explicit Threads([[maybe_unused]] int n) {
-#ifdef _OPENMP
+  explicit Threads(int n) {
     if (n > 0) {
-      before_ = omp_get_max_threads();
-      omp_set_num_threads(n);
+      before_ = max_threads();
+      set_max_threads(n);
     }
-#endif
   }
   ~Threads() {
-#ifdef _OPENMP
-    if (before_ > 0) omp_set_num_threads(before_);
-#endif
+    if (before_ > 0) set_max_threads(before_);
   }
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;

@@ -69,6 +69,7 @@ struct SessionOptions {
   double timeout_seconds = 60;                     // of one call
   int threads = 0;                                 // 0: as the environment says
   double start_seconds = 120;                      // of a worker or adapter up to its declaration (importing a framework takes seconds)
+  std::string python_path;                         // put before PYTHONPATH of a process adapter; empty: left as it is
   std::uint64_t memory_bytes = 0;                  // address space of a kernel's process; 0: the memory of the machine
 };
 

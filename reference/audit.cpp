@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reference/truth.h"
+#include "reference/parallel.h"
 
 namespace gdn {
 namespace {
@@ -137,12 +138,11 @@ std::string audit_head(const HeadInputs& in, const HeadTruth& truth) {
       return std::string("audit: ") + tensor + " has " + std::to_string(x->hi.size()) + " elements, expected " + std::to_string(n);
   }
   std::vector<std::string> complaints(static_cast<std::size_t>(in.V));
-#pragma omp parallel for schedule(dynamic) if (in.T * in.K * in.V > 1000)
-  for (std::int64_t v = 0; v < in.V; ++v) {
+  parallel_for(in.V, [&](std::int64_t v) {
     Auditor a{in, truth, {}};
     a.channel(v);
     complaints[static_cast<std::size_t>(v)] = a.complaint;
-  }
+  }, in.T * in.K * in.V > 1000);
   for (const std::string& c : complaints) if (!c.empty()) return c;
   return {};
 }

@@ -26,19 +26,17 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "reference/certify.h"
 #include "reference/dd.h"
 #include "reference/gates.h"
 #include "reference/oracle_block.h"
+#include "reference/parallel.h"
 #include "reference/recurrence.h"
 #include "reference/truth.h"
 
@@ -170,8 +168,7 @@ struct TaintedWatch {
 
 // Overwrites what non-finite inputs reach by what doubles make of it; always an infinity or NaN, radius 0.
 void taint(const HeadInputs& in, HeadTruth& truth) {
-#pragma omp parallel for schedule(dynamic) if (worth_threads(in))
-  for (std::int64_t v = 0; v < in.V; ++v) {
+  parallel_for(in.V, [&](std::int64_t v) {
     std::vector<Tainted> state(static_cast<std::size_t>(in.K));
     if (!in.h0.empty())
       for (std::int64_t d = 0; d < in.K; ++d) state[static_cast<std::size_t>(d)] = TaintedSource::of(in.h0[static_cast<std::size_t>(d * in.V + v)]);
@@ -179,7 +176,7 @@ void taint(const HeadInputs& in, HeadTruth& truth) {
     recurrence(in.rule, PlainArithmetic<Tainted>{}, TaintedSource{in, v}, in.T, in.K, state.data(), watch);
     for (std::int64_t d = 0; d < in.K; ++d)
       if (state[static_cast<std::size_t>(d)].tainted) put_tainted(truth.ht, static_cast<std::size_t>(d * in.V + v), state[static_cast<std::size_t>(d)].x);
-  }
+  }, worth_threads(in));
 }
 
 // ---- finite inputs ----
@@ -206,12 +203,13 @@ Prepared prepare(const HeadInputs& in) {
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     std::vector<DD<double>> table(distinct.size());
-#pragma omp parallel if (distinct.size() > 256)
-    {
-#pragma omp for schedule(static)
-      for (std::size_t i = 0; i < distinct.size(); ++i) table[i] = decay(distinct[i]);
-      free_thread_caches();
-    }
+    constexpr std::size_t piece = 64;
+    const auto pieces = static_cast<std::int64_t>((distinct.size() + piece - 1) / piece);
+    const auto exponentials = [&](std::int64_t at, int) {
+      const std::size_t first = static_cast<std::size_t>(at) * piece;
+      for (std::size_t i = first; i < std::min(first + piece, distinct.size()); ++i) table[i] = decay(distinct[i]);
+    };
+    parallel_for(pieces, pieces > 4 ? max_threads() : 1, exponentials, free_thread_caches);
     for (std::size_t i = 0; i < gates; ++i) {
       const auto at = std::lower_bound(distinct.begin(), distinct.end(), in.g[i]) - distinct.begin();
       p.alpha_hi[i] = table[static_cast<std::size_t>(at)].hi;
@@ -300,8 +298,7 @@ HeadTruth finite_head(const HeadInputs& in, HeadEffort& effort) {
   const std::int64_t blocks = (in.V + kLanes - 1) / kLanes;
   // Per channel: which elements the fast path leaves open; empty where none.
   std::vector<std::vector<char>> open_o(static_cast<std::size_t>(in.V)), open_s(static_cast<std::size_t>(in.V));
-#pragma omp parallel for schedule(dynamic) if (worth_threads(in))
-  for (std::int64_t b = 0; b < blocks; ++b) {
+  parallel_for(blocks, [&](std::int64_t b) {
     const std::int64_t first = b * kLanes, count = std::min(kLanes, in.V - first);
     std::vector<double> o_radius(static_cast<std::size_t>(in.T * kLanes)), o_limit(o_radius.size());
     double s_radius[kLanes], s_limit[kLanes];
@@ -330,22 +327,19 @@ HeadTruth finite_head(const HeadInputs& in, HeadEffort& effort) {
       for (std::int64_t i = 0; i < count; ++i)
         if (left_open(truth.ht, static_cast<std::size_t>(d * in.V + first + i), s_radius[i], s_limit[i]))
           mark(open_s[static_cast<std::size_t>(first + i)], d, in.K);
-  }
+  }, worth_threads(in));
   std::vector<std::int64_t> channels;
   for (std::int64_t v = 0; v < in.V; ++v)
     if (!open_o[static_cast<std::size_t>(v)].empty() || !open_s[static_cast<std::size_t>(v)].empty()) channels.push_back(v);
   std::atomic<bool> multiprecision{false};
-#pragma omp parallel if (worth_threads(in))
-  {
-#pragma omp for schedule(dynamic)
-    for (std::size_t i = 0; i < channels.size(); ++i) {
-      const std::size_t v = static_cast<std::size_t>(channels[i]);
-      open_o[v].resize(static_cast<std::size_t>(in.T));
-      open_s[v].resize(static_cast<std::size_t>(in.K));
-      if (settle_channel(in, channels[i], truth, open_o[v], open_s[v])) multiprecision = true;
-    }
-    free_thread_caches();
-  }
+  const auto settle = [&](std::int64_t i, int) {
+    const std::int64_t channel = channels[static_cast<std::size_t>(i)];
+    const std::size_t v = static_cast<std::size_t>(channel);
+    open_o[v].resize(static_cast<std::size_t>(in.T));
+    open_s[v].resize(static_cast<std::size_t>(in.K));
+    if (settle_channel(in, channel, truth, open_o[v], open_s[v])) multiprecision = true;
+  };
+  parallel_for(static_cast<std::int64_t>(channels.size()), worth_threads(in) ? max_threads() : 1, settle, free_thread_caches);
   effort = {multiprecision, !channels.empty() && !multiprecision};
   return truth;
 }
@@ -404,6 +398,7 @@ Truth oracle(const Run& run, OracleStats* stats, const std::function<void(double
 
   std::vector<OracleStats> head_stats(static_cast<std::size_t>(heads));
   std::atomic<std::int64_t> done{0};
+  std::mutex progress_mutex;
   const auto copy = [](const TruthTensor& from, std::size_t at, TruthTensor& to, std::size_t where, std::size_t n) {
     std::copy_n(from.hi.begin() + static_cast<std::ptrdiff_t>(at), n, to.hi.begin() + static_cast<std::ptrdiff_t>(where));
     std::copy_n(from.lo.begin() + static_cast<std::ptrdiff_t>(at), n, to.lo.begin() + static_cast<std::ptrdiff_t>(where));
@@ -419,28 +414,13 @@ Truth oracle(const Run& run, OracleStats* stats, const std::function<void(double
     if (p.final_state) copy(t.ht, 0, ht, static_cast<std::size_t>(head * K * V), static_cast<std::size_t>(K * V));
     const double part = static_cast<double>(++done) / static_cast<double>(heads);
     if (progress) {
-#pragma omp critical(gdn_oracle_progress)
+      const std::lock_guard lock(progress_mutex);
       progress(part);
     }
   };
   // Whole heads side by side while there are enough of them, then one by one with their channels side by side.
-#ifdef _OPENMP
-  const std::int64_t threads = omp_get_max_threads();
-#else
-  const std::int64_t threads = 1;
-#endif
-  const std::int64_t side_by_side = heads / threads * threads;
-  std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t head = 0; head < side_by_side; ++head) {
-    try {
-      one(head);
-    } catch (...) {
-#pragma omp critical(gdn_oracle_error)
-      if (!error) error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  const std::int64_t threads = max_threads(), side_by_side = heads / threads * threads;
+  parallel_for(side_by_side, one);
   for (std::int64_t head = side_by_side; head < heads; ++head) one(head);
 
   if (stats) for (const OracleStats& s : head_stats) add(*stats, s);

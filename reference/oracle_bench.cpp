@@ -7,11 +7,8 @@
 #include <ctime>
 #include <vector>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "reference/oracle_block.h"
+#include "reference/parallel.h"
 #include "reference/recurrence.h"
 #include "reference/rng.h"
 #include "reference/truth.h"
@@ -91,16 +88,12 @@ OracleBench bench_oracle(std::int64_t T, std::int64_t K, std::int64_t V, std::in
   b.V = V;
   b.sample = sample;
   const HeadInputs large = inputs(T, K, V), small = inputs(sample, K, V);
-#ifdef _OPENMP
-  const int threads = omp_get_max_threads();
-  omp_set_num_threads(1);
-#endif
+  const int threads = max_threads();
+  set_max_threads(1);
   const double start = processor_seconds();
   oracle_head(large);
   b.double_double = processor_seconds() - start;
-#ifdef _OPENMP
-  omp_set_num_threads(threads);
-#endif
+  set_max_threads(threads);
   const double factor = static_cast<double>(T) / static_cast<double>(sample);
   b.mpfr_50_digits = factor * bare_seconds<boost::multiprecision::mpfr_float_50>(small);
   b.cpp_bin_float_quad = factor * bare_seconds<boost::multiprecision::cpp_bin_float_quad>(small);

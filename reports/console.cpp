@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "reports/text.h"
 
@@ -64,7 +65,7 @@ Block explain_failure(const Record& r) {
   };
   if (c) {
     row("check", c->check + (c->clause.empty() ? "" : " (accuracy standard, clause " + c->clause + ")") + (c->message.empty() ? "" : ": " + c->message));
-    if (c->failing) row("failing", fmt::format("{} of {} elements judged", c->failing, c->judged));
+    if (c->failing) row("failing", fmt::format("{} of {} elements{}{}", c->failing, c->judged + c->vacuous, c->spread.empty() ? "" : "; ", c->spread));
     if (c->worst) {
       const RecordElement& e = *c->worst;
       row("worst", fmt::format("run {}, tensor {}, {}", e.run, e.tensor, e.place));
@@ -78,7 +79,7 @@ Block explain_failure(const Record& r) {
       row("detail", e.detail);
     }
   }
-  if (!r.first_bad_chunk.empty()) row("first bad", "chunk " + r.first_bad_chunk);
+  if (!r.first_bad_chunk.empty()) row("first bad", "chunk " + r.first_bad_chunk + " is the first with a wrong output");
   for (const RecordCheck& other : r.checks)
     if (&other != c && (other.status == "FAILED" || other.status == "MISTRUSTED")) row("also", other.check + ": " + other.message);
   row("resembles", r.resembles);
@@ -151,6 +152,26 @@ std::string failure_block(const Record& r) {
   for (const std::string& sentence : b.sentences) s += "  " + printable(sentence) + "\n";
   for (const auto& [label, value] : b.rows) s += fmt::format("  {:<10} {}\n", label, printable(value));
   return s;
+}
+
+std::string unsupported_reasons(const std::vector<Record>& records) {
+  std::map<std::string, std::pair<long long, std::string>> reasons;   // count, an example
+  long long cases = 0;
+  for (const Record& r : records) {
+    if (r.verdict != "NOT_SUPPORTED") continue;
+    ++cases;
+    auto& [count, example] = reasons[r.reason];
+    if (count++ == 0) example = r.case_id;
+  }
+  if (cases == 0) return "";
+  std::vector<std::pair<std::string, std::pair<long long, std::string>>> sorted(reasons.begin(), reasons.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
+  constexpr std::size_t kShown = 8;
+  std::string text = fmt::format("{} cases NOT_SUPPORTED:\n", cases);
+  for (std::size_t i = 0; i < std::min(sorted.size(), kShown); ++i)
+    text += fmt::format("  {:>4}  {}   for example {}\n", sorted[i].second.first, printable(sorted[i].first), printable(sorted[i].second.second));
+  if (sorted.size() > kShown) text += fmt::format("  and {} reasons more, in the records\n", sorted.size() - kShown);
+  return text;
 }
 
 }  // namespace gdn

@@ -129,6 +129,7 @@ std::string to_json_line(const Record& r) {
     j["judged"] = c.judged;
     j["vacuous"] = c.vacuous;
     j["failing"] = c.failing;
+    if (!c.spread.empty()) j["spread"] = c.spread;
     j["metrics"] = numbers(c.metrics);
     checks.push_back(std::move(j));
   }
@@ -192,6 +193,7 @@ Record parse_record(const std::string& line) {
       ci.get_integer("judged", c.judged);
       ci.get_integer("vacuous", c.vacuous);
       ci.get_integer("failing", c.failing);
+      ci.get("spread", c.spread);
       ci.get("metrics", c.metrics);
       r.checks.push_back(std::move(c));
     }

@@ -20,6 +20,7 @@ struct RecordCheck {
   std::string check, status, clause, message;      // status: PASSED FAILED MISTRUSTED NOT_APPLICABLE
   std::optional<RecordElement> worst;
   long long judged = 0, vacuous = 0, failing = 0;
+  std::string spread;                              // where the failing elements lie: "o of run base: heads 1, 3 of 4"
   std::map<std::string, double> metrics;
 };
 struct Record {
@@ -54,5 +55,7 @@ std::string markdown_summary(const std::vector<Record>& r, std::size_t size_limi
 void write_pages(const std::string& dir, const std::vector<Record>& r, const GateVerdict* gate = nullptr);
 std::string console_table(const std::vector<Record>& r, bool colour);
 std::string failure_block(const Record& r);        // the block that explains one failure
+// Why cases were not run: a line for each reason, the most frequent first; "" when all were.
+std::string unsupported_reasons(const std::vector<Record>& r);
 
 }  // namespace gdn

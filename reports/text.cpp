@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -184,12 +185,17 @@ std::string headline(const std::vector<Record>& records, const GateVerdict* gate
 }
 
 std::vector<std::string> other_objections(const std::vector<Record>& records, const GateVerdict& gate) {
-  std::set<std::string> failing;
+  std::set<std::string> failing;                   // what an objection to a failing case or its family begins with
   for (const Record& r : records)
-    if (is_failure(r)) failing.insert(r.case_id);
+    if (is_failure(r)) {
+      failing.insert(r.case_id + " ");
+      failing.insert("family " + r.family + ": ");
+      failing.insert("no case PASSED");
+    }
   std::vector<std::string> others;
   for (const std::string& line : gate.objections)
-    if (!failing.count(line.substr(0, line.find(' ')))) others.push_back(line);
+    if (std::none_of(failing.begin(), failing.end(), [&](const std::string& start) { return line.compare(0, start.size(), start) == 0; }))
+      others.push_back(line);
   return others;
 }
 

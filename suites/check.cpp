@@ -1,5 +1,6 @@
 // Registry of checks, locations and shared bounds; see check.h.
 #include "suites/check.h"
+#include "reference/parallel.h"
 
 #include <algorithm>
 #include <exception>
@@ -57,21 +58,6 @@ bool any_relation(const CheckInput& in) {
 Contract Bounds::contract(std::size_t run) const { return for_problem(contract_, case_.runs[run].problem); }
 
 namespace {
-// f(i) for i in [0, count) in parallel; an exception of any is thrown again.
-template <class F>
-void in_parallel(std::int64_t count, F f) {
-  std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t i = 0; i < count; ++i) {
-    try {
-      f(i);
-    } catch (...) {
-#pragma omp critical
-      error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
-}
 }  // namespace
 
 const std::vector<ExactHead>& Certificates::of_run(std::size_t index) const {
@@ -81,7 +67,7 @@ const std::vector<ExactHead>& Certificates::of_run(std::size_t index) const {
   if (static_cast<std::int64_t>(heads.size()) == count) return heads;
   const Contract narrowed = for_problem(contract_, run.problem);
   std::vector<ExactHead> made(static_cast<std::size_t>(count));
-  in_parallel(count, [&](std::int64_t i) { made[static_cast<std::size_t>(i)] = exact_head(narrowed, head_inputs(run, i / HV, i % HV), run.problem.split); });
+  parallel_for(count, [&](std::int64_t i) { made[static_cast<std::size_t>(i)] = exact_head(narrowed, head_inputs(run, i / HV, i % HV), run.problem.split); });
   heads = std::move(made);
   return heads;
 }
@@ -104,7 +90,7 @@ const HeadResult& Bounds::of_run(std::size_t index) const {
   HeadResult all;
   all.o.resize(static_cast<std::size_t>(p.tokens() * HV * V));
   all.ht.resize(static_cast<std::size_t>(count * KV));
-  in_parallel(count, [&](std::int64_t i) {
+  parallel_for(count, [&](std::int64_t i) {
     const std::int64_t n = i / HV, hv = i % HV, first = offsets[static_cast<std::size_t>(n)];
     const HeadResult head = bound_head(narrowed, head_inputs(run, n, hv), p.split);
     for (std::int64_t t = 0; t < p.lengths[static_cast<std::size_t>(n)]; ++t)
@@ -137,6 +123,7 @@ Location locate(const Run& run, std::size_t run_index, std::string_view tensor, 
   if (next == offsets.end()) return l;             // padding: of no sequence
   l.sequence = next - offsets.begin() - 1;
   l.token = token - offsets[static_cast<std::size_t>(l.sequence)];
+  if (chunk <= 1) return l;
   std::int64_t start = 0;
   for (const std::int64_t cut : p.split)
     if (cut <= l.token) start = cut;
@@ -150,7 +137,7 @@ std::string to_string(const Location& l) {
   if (l.tensor == "ht") return part("sequence ", l.sequence) + part(" head ", l.head) + part(" row ", l.row) + part(" column ", l.column);
   if (l.sequence < 0) return part("padding, element ", l.element);
   return part("sequence ", l.sequence) + part(" token ", l.token) + part(" head ", l.head) + part(" channel ", l.column) +
-         part(" (chunk ", l.chunk) + part(" row ", l.chunk_row) + ")";
+         (l.chunk < 0 ? "" : part(" (chunk ", l.chunk) + part(" row ", l.chunk_row) + ")");
 }
 
 }  // namespace gdn

@@ -39,6 +39,7 @@ struct CheckResult {
   std::string message;                             // one line when not passed
   std::optional<Finding> worst;
   std::optional<Location> first;                       // first failing output in token order
+  std::string spread;                              // where the failing elements lie, see spread.h
   std::int64_t judged = 0, vacuous = 0, failing = 0;   // elements
   std::map<std::string, double> metrics;
 };
@@ -98,7 +99,7 @@ bool held_to(const Relation& r, const KernelInfo& kernel);
 // Whether any relation of the case binds the kernel.
 bool any_relation(const CheckInput& in);
 
-// chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in.
+// chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in; 1: no chunks.
 Location locate(const Run& run, std::size_t run_index, std::string_view tensor, std::int64_t element, int chunk);
 std::string to_string(const Location& l);          // "sequence 0 token 63 head 2 channel 17 (chunk 0 row 63)"
 

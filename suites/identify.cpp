@@ -8,13 +8,15 @@
 #include <set>
 
 #include "kernels/faulty/faults.h"
+#include "reference/parallel.h"
 #include "suites/kinds.h"
 #include "suites/standing.h"
 
 namespace gdn {
 namespace {
 
-constexpr double kEnough = 0.5;                    // of the error must be explained to be named
+constexpr double kEnough = 0.5;                    // of the error must be explained to be mentioned
+constexpr double kSure = 0.9;                      // and to be named
 constexpr double kTwin = 0.02;                     // share by which a twin may be worse
 constexpr double kLargestRun = 600;                // token-heads of a run on which whole-run faults are tried
 
@@ -162,8 +164,8 @@ std::vector<Resemblance> identify(const CheckInput& in) {
     exact_head[static_cast<int>(form)] = run_fault(none, form, head);
     exact_run[static_cast<int>(form)] = run_fault(none, form, run);
   }
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t i = 0; i < bank.size(); ++i) {
+  parallel_for(static_cast<std::int64_t>(bank.size()), [&](std::int64_t at) {
+    const auto i = static_cast<std::size_t>(at);
     const Fault& f = bank[i];
     const Form form = f.has(preferred) ? preferred : preferred == Form::recurrent ? Form::chunkwise : Form::recurrent;
     std::vector<double> delta;
@@ -178,7 +180,7 @@ std::vector<Resemblance> identify(const CheckInput& in) {
       });
       if (any) found[i] = match(f, local, delta);
     }
-    if (any || p.token_heads() > kLargestRun) continue;
+    if (any || p.token_heads() > kLargestRun) return;
     delta.clear();
     const TensorSet with = run_fault(f, form, run);
     const TensorSet& without = exact_run[static_cast<int>(form)];
@@ -193,7 +195,7 @@ std::vector<Resemblance> identify(const CheckInput& in) {
       }
     }
     if (any) found[i] = match(f, whole, delta);
-  }
+  });
   for (Resemblance& r : found)
     if (r.share > 0) all.push_back(std::move(r));
   // Of faults of one shape (scales) the one of the right size comes first: half of the rank is what delta itself explains.
@@ -208,7 +210,8 @@ std::string resembles(const CheckInput& in) {
   const Resemblance& best = all[0];
   char share[32];
   std::snprintf(share, sizeof share, "%.1f", 100 * best.share);
-  std::string text = best.fault + ": " + find_fault(best.fault)->mechanism + " (";
+  // A fault outside the bank can still look a little like one inside.
+  std::string text = (best.share < kSure ? "nothing known; the nearest is " : "") + best.fault + ": " + find_fault(best.fault)->mechanism + " (";
   if (std::isfinite(best.z)) text += "z=" + number(best.z) + ", ";
   text += std::string("explains ") + share + " % of the error";
   int twins = 0;

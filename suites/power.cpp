@@ -13,6 +13,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "reference/parallel.h"
 #include "suites/check.h"
 #include "suites/kinds.h"
 #include "suites/runner.h"
@@ -251,19 +252,16 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
           result.alarms.push_back({twins[t].session->info().name, shown.id, name(out.verdict), out.check + ": " + out.message});
       }
       std::vector<Judgement> outcomes(todo.size());
-      std::string broken;
-#pragma omp parallel for schedule(dynamic)
-      for (std::size_t i = 0; i < todo.size(); ++i) {
+      parallel_for(static_cast<std::int64_t>(todo.size()), [&](std::int64_t at) {
+        const auto i = static_cast<std::size_t>(at);
         const Twin& t = twins[todo[i]->twin];
-        if (!t.usable()) continue;
+        if (!t.usable()) return;
         try {
           outcomes[i] = judge(all_checks, g, c, todo[i]->session->info(), *t.bounds, *t.certificates, execute(c, *todo[i]->session), false);
         } catch (const std::exception& e) {
-#pragma omp critical
-          broken = todo[i]->session->info().name + " on " + shown.id + ": " + e.what();
+          throw std::runtime_error("power: " + todo[i]->session->info().name + " on " + shown.id + ": " + e.what());
         }
-      }
-      if (!broken.empty()) throw std::runtime_error("power: " + broken);
+      });
       for (std::size_t i = 0; i < todo.size(); ++i) {
         Work& w = *todo[i];
         if (!twins[w.twin].usable()) continue;
@@ -298,13 +296,12 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
         if (!exact.count(v.form))
           for (const Run& run : c.runs) exact[v.form].push_back(run.truth ? run_fault(none, v.form, run) : TensorSet{});
       }
-#pragma omp parallel for schedule(dynamic)
-      for (std::size_t i = 0; i < survivors.size(); ++i) {
-        const Work& w = *survivors[i];
+      parallel_for(static_cast<std::int64_t>(survivors.size()), [&](std::int64_t i) {
+        const Work& w = *survivors[static_cast<std::size_t>(i)];
         FaultPower& f = result.faults[w.fault];
         VariantPower& v = f.variants[w.variant];
         const auto n = noise.find(w.twin);
-        if (n == noise.end()) continue;
+        if (n == noise.end()) return;
         v.measured = true;
         double snr2 = 0;
         for (std::size_t r = 0; r < c.runs.size(); ++r)
@@ -314,7 +311,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
           v.snr = std::sqrt(snr2);
           v.snr_case = case_id(c);
         }
-      }
+      });
     }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

@@ -136,9 +136,10 @@ void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relatio
     rc.judged = c.judged;
     rc.vacuous = c.vacuous;
     rc.failing = c.failing;
+    rc.spread = c.spread;
     rc.metrics = c.metrics;
     if (c.check == "bound") r.metrics.insert(c.metrics.begin(), c.metrics.end());
-    if (c.status == CheckStatus::failed && c.first && r.first_bad_chunk.empty()) r.first_bad_chunk = std::to_string(c.first->chunk);
+    if (c.status == CheckStatus::failed && c.first && c.first->chunk >= 0 && r.first_bad_chunk.empty()) r.first_bad_chunk = std::to_string(c.first->chunk);
     r.checks.push_back(std::move(rc));
   }
   if (failed && broken.empty() && name_fault) {
@@ -321,7 +322,7 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     }
   }
   GateResult result;
-  int failures = 0;
+  std::set<std::string> named;                     // families whose first failure was compared with the fault bank
   for (const CaseId& id : ids) {
     const Case c = make_case(id);
     const auto start = Clock::now();
@@ -339,8 +340,8 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     } else {
       const Golden g = obtain_golden(c, o.golden_dir, note);
       const double seconds = since(start);
-      r = judge_case(g, c, kernel, failures < kNamedFailures);
-      failures += r.verdict == name(Verdict::failed);
+      r = judge_case(g, c, kernel, named.size() < kNamedFamilies && !named.count(id.family));
+      if (r.verdict == name(Verdict::failed)) named.insert(id.family);
       r.golden_seconds = seconds;
     }
     r.level = name(o.level);

@@ -37,8 +37,8 @@ Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, bool na
 // Judges results that were computed elsewhere (gdn-cts judge).
 Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions,
                      bool name_fault = true);
-// A gate names the faults of its first kNamedFailures failing cases only.
-inline constexpr int kNamedFailures = 4;
+// A gate names the fault of the first failing case of a family only, for this many families.
+inline constexpr std::size_t kNamedFamilies = 5;
 // The rule by which records become pass or fail is written in suites/README.md. Throws std::invalid_argument for an
 // unknown profile or family or a malformed case id.
 GateResult run_gate(const GateOptions& o, KernelSession& kernel,

@@ -1,21 +1,6 @@
 // Threads, strided tensors and dtypes of the CPU kernels; see driver.h.
 #include "kernels/cpu/driver.h"
 
-// The thread sanitizer cannot see inside libgomp: there, plain threads take its place.
-#if defined(__SANITIZE_THREAD__)
-#define GDN_PLAIN_THREADS 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GDN_PLAIN_THREADS 1
-#endif
-#endif
-#ifdef GDN_PLAIN_THREADS
-#include <atomic>
-#include <thread>
-#elif defined(_OPENMP)
-#include <omp.h>
-#endif
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -24,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/convert.h"
+#include "reference/parallel.h"
 
 namespace gdn::cpu {
 namespace {
@@ -44,35 +30,6 @@ struct Plan {
 int say(char* message, std::size_t size, int status, const std::string& text) {
   if (size) std::snprintf(message, size, "%s", text.c_str());
   return status;
-}
-
-int thread_limit() {
-#if defined(GDN_PLAIN_THREADS)
-  return 3;
-#elif defined(_OPENMP)
-  return omp_get_max_threads();
-#else
-  return 1;
-#endif
-}
-
-// f(i, thread) for i < n, thread < threads.
-template <class F>
-void parallel([[maybe_unused]] int threads, std::int64_t n, F f) {
-#if defined(GDN_PLAIN_THREADS)
-  std::atomic<std::int64_t> next{0};
-  std::vector<std::thread> team;
-  for (int t = 0; t < threads; ++t)
-    team.emplace_back([&, t] {
-      for (std::int64_t i; (i = next++) < n;) f(i, t);
-    });
-  for (std::thread& t : team) t.join();
-#elif defined(_OPENMP)
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::int64_t i = 0; i < n; ++i) f(i, omp_get_thread_num());
-#else
-  for (std::int64_t i = 0; i < n; ++i) f(i, 0);
-#endif
 }
 
 // Parts begin on cache lines: Eigen's sums may depend on where data sits.
@@ -205,7 +162,7 @@ int create(const Method& method, const gdn_problem* problem, void** plan, char* 
     auto made = std::make_unique<Plan>();
     made->problem = p;
     made->method = method;
-    made->threads = static_cast<int>(std::min<std::int64_t>(thread_limit(), p.N * p.HV));
+    made->threads = static_cast<int>(std::min<std::int64_t>(max_threads(), p.N * p.HV));
     made->per_thread = static_cast<std::size_t>(aligned(K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) +
                                                 aligned(static_cast<std::int64_t>(method.workspace(K, V))));
     made->memory.reset(static_cast<float*>(::operator new(made->per_thread * static_cast<std::size_t>(made->threads) * sizeof(float), kLine)));
@@ -241,10 +198,11 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
     if (offsets.front() != 0 || offsets.back() > p.T || !std::is_sorted(offsets.begin(), offsets.end()))
       return say(message, size, GDN_ERROR, "cu_seqlens does not rise from 0 to at most T");
   }
-  parallel(plan.threads, p.N * p.HV, [&](std::int64_t i, int thread) {
+  const auto head = [&](std::int64_t i, int thread) {
     const auto n = static_cast<std::size_t>(i / p.HV);
     one_head(plan, t, i / p.HV, i % p.HV, offsets[n], offsets[n + 1], plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
-  });
+  };
+  parallel_for(p.N * p.HV, plan.threads, head, [] {});
   return GDN_OK;
 }
 

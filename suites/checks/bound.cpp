@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "suites/signal.h"
+#include "suites/spread.h"
 #include "suites/standing.h"
 
 namespace gdn {
@@ -64,7 +65,8 @@ struct Bound final : Check {
     const Signal signal(run.problem, truth);
     const Format format = format_of(got.dtype);
     double error2 = 0, truth2 = 0, max_abs = 0, worst = r.metrics["max_ratio"];
-    std::int64_t worst_element = -1, first_failing = -1;
+    std::int64_t worst_element = -1;
+    std::vector<std::int64_t> failing;
     const auto count = static_cast<std::int64_t>(std::min({truth.hi.size(), bound.size(), static_cast<std::size_t>(got.size())}));
     for (std::int64_t e = 0; e < count; ++e) {
       const auto i = static_cast<std::size_t>(e);
@@ -84,8 +86,7 @@ struct Bound final : Check {
       const double ratio = within ? (std::isfinite(error) && error > 0 ? error / allowed : 0)
                                   : std::isfinite(error) && allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity();
       if (!within) {
-        ++r.failing;
-        if (first_failing < 0) first_failing = e;
+        failing.push_back(e);
       }
       if (ratio > worst || (worst_element < 0 && !r.worst)) {
         worst = std::max(worst, ratio);
@@ -106,8 +107,10 @@ struct Bound final : Check {
       r.worst = finding(in, index, tensor, worst_element, bound[static_cast<std::size_t>(worst_element)]);
       r.worst->ratio = worst;
     }
-    if (first_failing >= 0 && tensor == "o" && !r.first)
-      r.first = locate(run, index, tensor, first_failing, std::max(in.kernel.contract.chunk, 1));
+    if (failing.empty()) return;
+    r.failing += static_cast<std::int64_t>(failing.size());
+    if (tensor == "o" && !r.first) r.first = locate(run, index, tensor, failing[0], in.kernel.contract.chunk);
+    if (r.spread.empty()) r.spread = tensor + " of run " + run.name + ": " + spread(run.problem, tensor, failing, in.kernel.contract.chunk);
   }
 
   static std::string explain(const CheckInput& in, const Finding& f) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "suites/spread.h"
 #include "suites/standing.h"
 
 namespace gdn {
@@ -29,12 +30,16 @@ struct Exactness final : Check {
       if (!run.truth) continue;
       const Standings standing = standings(run, in.kernel);
       const std::vector<ExactHead>& all = in.certificates.of_run(i);
+      Failing failing{{"o", {}}, {"ht", {}}};
       for (std::size_t h = 0; h < all.size(); ++h) {
         ++heads;
         if (!all[h].certified) continue;
         ++certified;
-        judge(in, i, static_cast<I>(h), all[h], standing, r);
+        judge(in, i, static_cast<I>(h), all[h], standing, r, failing);
       }
+      for (const auto& [tensor, elements] : failing)
+        if (r.spread.empty() && !elements.empty())
+          r.spread = tensor + " of run " + run.name + ": " + spread(run.problem, tensor, elements, in.kernel.contract.chunk);
     }
     r.metrics["heads"] = static_cast<double>(heads);
     r.metrics["heads_certified"] = static_cast<double>(certified);
@@ -48,7 +53,10 @@ struct Exactness final : Check {
   }
 
  private:
-  static void judge(const CheckInput& in, std::size_t index, I head, const ExactHead& exact, const Standings& standing, CheckResult& r) {
+  using Failing = std::vector<std::pair<std::string, std::vector<I>>>;   // elements of o and ht
+
+  static void judge(const CheckInput& in, std::size_t index, I head, const ExactHead& exact, const Standings& standing, CheckResult& r,
+                    Failing& failing) {
     const Run& run = in.golden.the_case.runs[index];
     const Problem& p = run.problem;
     const I HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, n = head / HV, hv = head % HV;
@@ -77,6 +85,7 @@ struct Exactness final : Check {
         // The last rounding as declared, or none but that into the tensor. False for NaN.
         const double g = got.at(at);
         if (g == want || g == rounded(finer[static_cast<std::size_t>(e)], 0, format_of(got.dtype))) continue;
+        failing[state].second.push_back(at);
         if (++r.failing > 1) continue;
         Finding f = finding(in, index, tensor, at, 0);
         f.expected_hi = want;

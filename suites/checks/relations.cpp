@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "suites/spread.h"
 #include "suites/standing.h"
 
 namespace gdn {
@@ -44,8 +45,9 @@ struct Relations final : Check {
     const TensorSet expected = relation.expected(results);
     const Run& run = in.golden.the_case.runs.at(relation.rhs);
     const Standings standing = standings(run, in.kernel);
-    std::int64_t failing = 0, first = -1;
+    std::int64_t failing = 0;
     std::string tensor_of_first;
+    std::vector<std::int64_t> elements;            // that differ in that tensor
     for (const auto& [tensor, want] : expected) {
       const auto it = results.at(relation.rhs).find(tensor);
       if (it == results[relation.rhs].end() || it->second.shape != want.shape) {
@@ -63,18 +65,18 @@ struct Relations final : Check {
         const double a = got.at(e), b = want.at(e);
         if (a == b || (std::isnan(a) && std::isnan(b))) continue;
         ++failing;
-        if (first < 0) {
-          first = e;
-          tensor_of_first = tensor;
-        }
+        if (elements.empty()) tensor_of_first = tensor;
+        if (tensor == tensor_of_first) elements.push_back(e);
       }
     }
     if (failing == 0) return;
     r.failing += failing;
     const bool fresh = !r.worst;
+    const std::int64_t first = elements[0];
     const Location l = locate(run, relation.rhs, tensor_of_first, first, std::max(in.kernel.contract.chunk, 1));
     set_failed(r, relation, std::to_string(failing) + " elements differ, the first: " + tensor_of_first + ", " + to_string(l));
     if (!fresh) return;
+    r.spread = tensor_of_first + " of run " + run.name + ": " + spread(run.problem, tensor_of_first, elements, in.kernel.contract.chunk);
     const Tensor& want = expected.find(tensor_of_first)->second;
     Finding f = finding(in, relation.rhs, tensor_of_first, first, 0);
     f.expected_hi = want.at(first);

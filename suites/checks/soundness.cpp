@@ -2,6 +2,7 @@
 // Runs first: without it the other checks would judge memory that the kernel never wrote.
 #include <cmath>
 
+#include "suites/spread.h"
 #include "suites/standing.h"
 
 namespace gdn {
@@ -68,7 +69,8 @@ struct Soundness final : Check {
     const TruthTensor* truth = nullptr;
     if (truths)
       if (const auto it = truths->find(tensor); it != truths->end()) truth = &it->second;
-    std::int64_t unwritten = 0, nonfinite = 0, first = -1;
+    std::int64_t unwritten = 0, nonfinite = 0;
+    std::vector<std::int64_t> wrong;
     for (std::int64_t i = 0; i < t.size(); ++i) {
       const Standing s = standing[static_cast<std::size_t>(i)];
       if (s == Standing::unowned) continue;
@@ -83,9 +85,10 @@ struct Soundness final : Check {
       }
       if (!bad) continue;
       (empty ? unwritten : nonfinite)++;
-      if (first < 0) first = i;
+      wrong.push_back(i);
     }
-    if (first < 0) return;
+    if (wrong.empty()) return;
+    const std::int64_t first = wrong[0];
     const Location l = locate(in.golden.the_case.runs[index], index, tensor, first, std::max(in.kernel.contract.chunk, 1));
     std::string message = where + tensor + ": ";
     if (unwritten) message += std::to_string(unwritten) + " elements never written";
@@ -96,6 +99,8 @@ struct Soundness final : Check {
       r.worst = finding(in, index, tensor, first, 0);
       r.worst->ratio = std::numeric_limits<double>::infinity();
       r.first = l;
+      r.spread = tensor + " of run " + in.golden.the_case.runs[index].name + ": " +
+                 spread(in.golden.the_case.runs[index].problem, tensor, wrong, in.kernel.contract.chunk);
     }
     r.failing += unwritten + nonfinite;
     fail(r, message);

@@ -7,6 +7,7 @@
 #include "suites/families/fill.h"
 #include "suites/runner.h"
 #include "suites/self/catch.h"
+#include "suites/spread.h"
 #include "suites/standing.h"
 
 using namespace gdn;
@@ -134,7 +135,7 @@ TEST_CASE("soundness catches what was never written, written outside, and NaN") 
     b.o().set((7 * 2 + 1) * 8 + 3, std::numeric_limits<double>::quiet_NaN());
     caught_by(b, "soundness");
     const CheckResult r = b.run("soundness");
-    CHECK(to_string(r.worst->where).substr(0, 38) == "sequence 0 token 7 head 1 channel 3 (c");
+    CHECK(to_string(r.worst->where) == "sequence 0 token 7 head 1 channel 3");
     CHECK(b.status("bound") == CheckStatus::failed);   // a comparison never lets NaN through
   }
   SECTION("an infinity") { Bench b(typical()); b.ht().set(0, -std::numeric_limits<double>::infinity()); caught_by(b, "soundness"); }
@@ -243,7 +244,7 @@ TEST_CASE("bound catches a single wrong element, which soundness cannot") {
   CHECK(r.metrics.at("max_abs") == Approx(0.25).margin(1e-5));
   const Record record = b.record();
   CHECK(record.reason.find("bound (clause 5.5)") == 0);
-  CHECK(record.first_bad_chunk == "11");           // a recurrent kernel: a chunk is a token
+  CHECK(record.first_bad_chunk.empty());           // a recurrent kernel has no chunks
   CHECK(record.repro == "gdn-cts verify --kernel hand-made --case '" + case_id(b.c) + "'");
 }
 
@@ -364,4 +365,19 @@ TEST_CASE("tolerances do not leak from one case into the next") {
     CHECK(good.record().verdict == "PASSED");
     CHECK(bad.record().verdict == "FAILED");
   }
+}
+
+TEST_CASE("the places of failing elements are told as sequences, heads, tokens and channels") {
+  const Problem p = parse_problem("prefill/n2_t10+70_h2_hv4_k8_v4/fp32");
+  const auto at = [&](std::int64_t token, std::int64_t head, std::int64_t channel) { return (token * 4 + head) * 4 + channel; };
+  std::vector<std::int64_t> e;
+  for (std::int64_t t = 0; t < 80; ++t)
+    for (std::int64_t v = 0; v < 4; ++v) e.insert(e.end(), {at(t, 1, v), at(t, 3, v)});
+  CHECK(spread(p, "o", e, 64) == "all odd heads of 4");
+  CHECK(spread(p, "o", {at(10 + 64, 2, 0), at(10 + 66, 2, 1)}, 64) == "sequence 1 of 2; head 2 of 4; tokens 64, 66 of 70; chunk rows 0, 2 of 64; channels 0-1 of 4");
+  CHECK(spread(p, "o", {at(10 + 64, 2, 0)}, 1) == "sequence 1 of 2; head 2 of 4; token 64 of 70; channel 0 of 4");
+  CHECK(spread(p, "ht", {0, 1, 2, 3}, 64) == "sequence 0 of 2; head 0 of 4; state row 0 of 8");
+  e.clear();
+  for (std::int64_t i = 0; i < 2 * 4 * 8 * 4; ++i) e.push_back(i);
+  CHECK(spread(p, "ht", e, 64) == "everywhere");
 }

@@ -1,13 +1,10 @@
 // The audit of golden directories finds what is wrong: foreign, missing, stale and edited files, false truth, false
 // certificates; and the head-by-head generator makes the same goldens as the oracle of a whole run.
 #include <hdf5.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "golden/check.h"
 #include "golden/manifest.h"
 #include "golden/stream.h"
+#include "reference/parallel.h"
 #include "suites/self/catch.h"
 #include "suites/self/golden_fixture.h"
 
@@ -58,12 +55,10 @@ TEST_CASE("the generator makes what the oracle makes, at any number of threads")
     CHECK(last == 1);
     CHECK(same(read_golden(a), read_golden(b)));
     CHECK(read_manifest(whole.path).begin()->second.sha256 == read_manifest(streamed.path).begin()->second.sha256);
-#ifdef _OPENMP
-    const int threads = omp_get_max_threads();
-    omp_set_num_threads(threads == 1 ? 3 : 1);
+    const int threads = max_threads();
+    set_max_threads(threads == 1 ? 3 : 1);
     CHECK((bytes_of_file(generate_golden(single.path, c)) == bytes_of_file(b)));
-    omp_set_num_threads(threads);
-#endif
+    set_max_threads(threads);
   }
 }
 

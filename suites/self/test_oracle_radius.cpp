@@ -6,13 +6,10 @@
 #include <boost/multiprecision/mpfr.hpp>
 #include <cstdlib>
 #include <cstring>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "reference/certify.h"
 #include "reference/gates.h"
 #include "reference/oracle_block.h"
+#include "reference/parallel.h"
 #include "reference/truth.h"
 #include "suites/self/catch.h"
 #include "suites/self/oracle_inputs.h"
@@ -181,14 +178,12 @@ TEST_CASE("every instruction set and thread count gives the same bits") {
       CHECK(same_bits(base, oracle_head(in)));
     }
     unsetenv("GDN_ISA");
-#ifdef _OPENMP
-    const int threads = omp_get_max_threads();
+    const int threads = max_threads();
     for (int n : {1, 2, 5}) {
-      omp_set_num_threads(n);
+      set_max_threads(n);
       CHECK(same_bits(base, oracle_head(in)));
     }
-    omp_set_num_threads(threads);
-#endif
+    set_max_threads(threads);
   }
   setenv("GDN_ISA", "nonsense", 1);
   CHECK_THROWS_AS(oracle_head(heads[0]), std::invalid_argument);

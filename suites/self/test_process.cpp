@@ -318,7 +318,9 @@ def run(problem, q, k, v, g, beta, scale, h0, cu_seqlens):
     return round_output(problem, v.astype(np.float64) * (1 + 2.0**-30)), h0
 serve(run, {"name": "batched", "convention": "layout=BTHD", "contract": "fp32-recurrent", "capabilities": "h0;ht", "module": lambda: "a.b"})
 )";
-  auto session = open_process("PYTHONPATH=" + quoted(kSource + "/tools/adapters") + " " + kPython + " " + quoted(program), impatient());
+  SessionOptions options = impatient();
+  options.python_path = kSource + "/tools/adapters";
+  auto session = open_process(kPython + " " + quoted(program), options);
   const auto run = [&](int tokens) {
     const Run r = make_run("prefill/n2_t" + std::to_string(tokens) + "_h1_hv2_k4_v5/bf16/h0");
     Execution e = session->run(r, "typical:x:1");

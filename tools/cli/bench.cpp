@@ -9,12 +9,9 @@
 #include <fstream>
 #include <functional>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "kernels/registry.h"
 #include "reference/oracle_bench.h"
+#include "reference/parallel.h"
 #include "reports/file.h"
 #include "suites/runner.h"
 #include "tools/cli/command.h"
@@ -124,10 +121,7 @@ struct BenchCommand final : Command {
 
     utsname system{};
     ::uname(&system);
-    int used = 1;
-#ifdef _OPENMP
-    used = omp_get_max_threads();
-#endif
+    const int used = max_threads();
     const std::vector<std::pair<std::string, std::string>> facts{
         {"processor", processor()}, {"processors", std::to_string(::sysconf(_SC_NPROCESSORS_ONLN))}, {"threads", std::to_string(used)},
         {"system", std::string(system.sysname) + " " + system.release + " " + system.machine}, {"compiler", GDN_COMPILER}, {"build", GDN_BUILD_TYPE}};

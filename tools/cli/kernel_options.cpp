@@ -1,13 +1,25 @@
 // The options that name the kernel under test; see kernel_options.h.
 #include "tools/cli/kernel_options.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "reference/parallel.h"
 
 #include <cmath>
+#include <filesystem>
 
 namespace gdn::cli {
+namespace {
+
+// Where the Python package of the adapters lies beside this program: in a source tree or installed. "" when nowhere.
+std::string adapters_folder() {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  for (const char* from : {"../../tools/adapters", "../share/gdn-cts/adapters"})
+    if (const fs::path folder = (program.parent_path() / from).lexically_normal(); !program.empty() && fs::is_directory(folder / "gdn_cts_adapter", code))
+      return folder.string();
+  return {};
+}
+
+}  // namespace
 
 void KernelOptions::declare(Options& o) {
   o.option("--kernel", kernel, "NAME", "a built-in kernel (`list kernels`); with --plugin: which kernel of the library");
@@ -24,6 +36,7 @@ std::unique_ptr<KernelSession> KernelOptions::open() const {
   SessionOptions s;
   s.timeout_seconds = timeout;
   s.threads = static_cast<int>(threads);
+  s.python_path = adapters_folder();
   if (!exec.empty()) return open_process(exec, s);
   if (!plugin.empty()) return open_plugin(plugin, kernel, s);
   return open_builtin(kernel, s);
@@ -31,9 +44,7 @@ std::unique_ptr<KernelSession> KernelOptions::open() const {
 
 void use_threads(std::uint64_t threads) {
   if (threads > 4096) throw Usage("--threads must be 0 to 4096");
-#ifdef _OPENMP
-  if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
-#endif
+  if (threads > 0) set_max_threads(static_cast<int>(threads));
 }
 
 }  // namespace gdn::cli

@@ -90,6 +90,8 @@ std::string one_line(std::string text) {
   for (char& c : text)
     if (c == '\n' || c == '\r') c = ' ';
   while (!text.empty() && text.back() == ' ') text.pop_back();
+  constexpr std::size_t longest = 400;             // a whole file given as an argument would bury what is wrong with it
+  if (text.size() > longest) text = text.substr(0, longest / 2) + " [...] " + text.substr(text.size() - longest / 2);
   return text;
 }
 

@@ -75,9 +75,9 @@ struct MinimizeCommand final : Command {
     CaseId best = parse_case_id(text);
     make_case(best);
     const auto session = kernel.open();
-    const auto judge = [&](const CaseId& id) {
+    const auto judge = [&](const CaseId& id, bool name_fault = false) {
       const Case c = make_case(id);
-      return judge_case(make_golden(c), c, *session);
+      return judge_case(make_golden(c), c, *session, name_fault);
     };
     Record failing = judge(best);
     if (failing.verdict != "FAILED" && failing.verdict != "RUNTIME_ERROR" && failing.verdict != "TIMEOUT") {
@@ -111,6 +111,7 @@ struct MinimizeCommand final : Command {
         }
       }
     }
+    if (const Record named = judge(best, true); manner(named) == wanted) failing = named;
     failing.repro = as_invoked(failing.repro);
     print(failure_block(failing));
     print(fmt::format("\n{} smaller problems fail in the same way ({}), of {} tried{}\nsmallest: {}\n", steps, wanted, tries,

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
+#include <vector>
 
 #include "reports/text.h"
 
@@ -43,15 +45,20 @@ void show_gate(const GateResult& result, const OutputOptions& o) {
 
   const bool colour = colour_output();
   print(console_table(result.records, colour));
-  std::uint64_t failures = 0;
-  for (const Record& r : result.records) {
-    if (!reports::is_failure(r) || ++failures > o.failures) continue;
-    Record shown = r;
-    shown.repro = as_invoked(r.repro);
+  if (const std::string reasons = unsupported_reasons(result.records); !reasons.empty()) print("\n" + reasons);
+  // One failure of each family before a second one of any.
+  std::vector<const Record*> failures, seconds;
+  std::set<std::string> seen;
+  for (const Record& r : result.records)
+    if (reports::is_failure(r)) (seen.insert(r.family).second ? failures : seconds).push_back(&r);
+  failures.insert(failures.end(), seconds.begin(), seconds.end());
+  for (std::size_t i = 0; i < failures.size() && i < o.failures; ++i) {
+    Record shown = *failures[i];
+    shown.repro = as_invoked(shown.repro);
     print("\n" + failure_block(shown));
   }
-  if (failures > o.failures)
-    print(fmt::format("\n{} more failures are not shown here (--failures N shows more{})\n", failures - o.failures,
+  if (failures.size() > o.failures)
+    print(fmt::format("\n{} more failures are not shown here (--failures N shows more{})\n", failures.size() - o.failures,
                       o.report.empty() ? ", --report DIR writes a page" : ""));
 
   std::string others;
