@@ -1,6 +1,7 @@
 // Check `soundness`: shapes, dtypes, every element written, nothing else touched, no unexplained NaN or Inf.
 // Runs first: without it the other checks would judge memory that the kernel never wrote.
 #include <cmath>
+#include <vector>
 
 #include "suites/spread.h"
 #include "suites/standing.h"
