@@ -58,8 +58,21 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
   int e;
-  if (!exact_scale) q.scale = k.convention.scale == ScaleHandling::fixed ? 0 : q.scale;
-  else if (std::frexp(p.effective_scale(), &e) == 0.5 && std::frexp(q.effective_scale(), &e) != 0.5) q.scale = p.effective_scale();
+  const auto power_of_two = [&](const Problem& x) { return std::frexp(x.effective_scale(), &e) == 0.5; };
+  if (k.convention.scale == ScaleHandling::fixed) {
+    const bool wanted = exact_scale && power_of_two(p);
+    q.scale = 0;
+    for (const std::int64_t key_dim : {64, 256, 16}) {   // where K^-1/2 is one by itself
+      Problem r = q;
+      r.key_dim = key_dim;
+      if (c.equal_kv) r.value_dim = key_dim;
+      if (!wanted || power_of_two(q) || !exemption(r, k).empty()) continue;
+      q = std::move(r);
+    }
+    if (wanted && !power_of_two(q)) q.scale = p.effective_scale();
+  } else if (exact_scale && power_of_two(p) && !power_of_two(q)) {
+    q.scale = p.effective_scale();
+  }
   return q;
 }
 

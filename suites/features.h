@@ -17,7 +17,8 @@ std::set<std::string> features(const Problem& p);
 // profile: io dtype, state dtype, K, V, or a scale other than K^-1/2 where the kernel's convention fixes it. Nothing else.
 std::string exemption(const Problem& p, const KernelInfo& k);
 
-// The nearest problem inside the declared dtypes and sizes; exact_scale: a scale that was a power of two stays one.
+// The nearest problem inside the declared dtypes and sizes; exact_scale: a scale that was a power of two stays one,
+// by another K where the convention fixes it at K^-1/2.
 Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale);
 
 // Problems to add so that every feature of `all` is shown by a problem that is not exempt: fitted copies of exempt

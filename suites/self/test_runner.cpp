@@ -113,6 +113,10 @@ TEST_CASE("few dtypes and sizes are no ground to fail, in any level") {
   const auto against = on_paper(fixed.kernel);
   CAPTURE(against);
   CHECK(against.empty());
+  fixed.kernel.capabilities = parse_capabilities("io=fp32,bf16,fp16;varlen;h0;ht;empty");   // K=64 and others have one
+  const auto any_size = on_paper(fixed.kernel);
+  CAPTURE(any_size);
+  CHECK(any_size.empty());
 }
 
 TEST_CASE("nothing passes by claiming nothing") {
@@ -208,7 +212,7 @@ TEST_CASE("records carry what a report needs") {
     if (c.check == "bound") bound = &c;
   REQUIRE(bound);
   REQUIRE(bound->worst);
-  CHECK(bound->worst->place == "sequence 0 token 1 head 0 channel 3 (chunk 1 row 0)");
+  CHECK(bound->worst->place == "sequence 0 token 1 head 0 channel 3");
   CHECK(bound->worst->got_bits == "0x42c8");
   CHECK(bound->worst->got_hex == "0x1.9p+6");
   CHECK(bound->worst->got == "100");
@@ -280,6 +284,10 @@ TEST_CASE("features and fitted problems") {
   k.convention.scale = ScaleHandling::fixed;
   CHECK(!exemption(fitted(p, k, true), k).empty());
   CHECK(missing_problems({p}, k, true).empty());
+  k.capabilities = parse_capabilities("io=bf16;varlen;h0;ht;empty");   // another K brings a scale that is a power of two
+  const Problem named = parse_problem("prefill/n1_t65_h2_hv4_k128_v128/fp32/scale=0x1p-3");
+  CHECK(to_string(fitted(named, k, true)) == "prefill/n1_t65_h2_hv4_k64_v128/bf16");
+  CHECK(exemption(fitted(named, k, true), k).empty());
   k.capabilities = parse_capabilities("io=fp32;h0;ht");
   CHECK(exemption(p, k).empty());                  // varlen is no ground of exemption
 }
