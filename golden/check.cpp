@@ -9,6 +9,7 @@
 #include "golden/manifest.h"
 #include "golden/stream.h"
 #include "reference/rng.h"
+#include "reference/strand.h"
 #include "reference/truth.h"
 
 namespace gdn {
@@ -28,6 +29,20 @@ void count(const TruthTensor& t, CheckSummary& s) {
   }
 }
 
+// Rows of one head of a strand, as they stand in the truth of the run; o of the strand's own outputs alone.
+HeadTruth head_of(const Truth& truth, const Problem& p, const Strand& s, std::int64_t hv) {
+  HeadTruth h;
+  const auto take = [&](TruthTensor& to, const TruthTensor& from, std::int64_t row, std::int64_t width) {
+    const auto first = static_cast<std::ptrdiff_t>((row * p.value_heads + hv) * width), last = first + static_cast<std::ptrdiff_t>(width);
+    to.hi.insert(to.hi.end(), from.hi.begin() + first, from.hi.begin() + last);
+    to.lo.insert(to.lo.end(), from.lo.begin() + first, from.lo.begin() + last);
+    to.radius.insert(to.radius.end(), from.radius.begin() + first, from.radius.begin() + last);
+  };
+  for (std::size_t t = static_cast<std::size_t>(s.outputs); t < s.rows.size(); ++t) take(h.o, truth.find("o")->second, s.rows[t], p.value_dim);
+  take(h.ht, truth.find(s.state)->second, s.state_row, p.key_dim * p.value_dim);
+  return h;
+}
+
 // Heads to audit: all of a small case, else those that a hash picks, the same ones every time.
 bool picked(const Case& c, const CheckOptions& o, double size, std::size_t run, std::int64_t n, std::int64_t hv) {
   if (size <= o.small_case) return true;
@@ -36,6 +51,39 @@ bool picked(const Case& c, const CheckOptions& o, double size, std::size_t run, 
   const std::uint64_t seed = hash_name(case_id(c));
   if (run == 0 && n == longest && hv == static_cast<std::int64_t>(seed % static_cast<std::uint64_t>(p.value_heads))) return true;
   return philox(seed, run, static_cast<std::uint64_t>(n * p.value_heads + hv)) % 100 == 0;
+}
+
+template <class Picks>
+void pool_run(GoldenReader& reader, std::size_t index, const Run& run, const std::string& name, const Report& problem, Picks picks, bool audit,
+              CheckSummary& mine) {
+  const Truth truth = reader.truth(index);
+  std::vector<Strand> all;
+  try {
+    all = strands(run);
+  } catch (const std::invalid_argument& e) {
+    problem(name + ": " + e.what());
+    return;
+  }
+  for (std::size_t n = 0; n < all.size(); ++n)
+    for (std::int64_t hv = 0; hv < run.problem.value_heads; ++hv) {
+      HeadTruth h = head_of(truth, run.problem, all[n], hv);
+      count(h.o, mine);
+      count(h.ht, mine);
+      ++mine.heads;
+      if (!audit || !picks(index, static_cast<std::int64_t>(n), hv)) continue;
+      // Outputs that belong to other strands are audited there; here they only fill the place.
+      const HeadInputs in = head_inputs(run, all[n], hv);
+      if (all[n].outputs > 0) {
+        const HeadTruth whole = oracle_head(in);
+        const auto before = [&](auto& to, const auto& from) { to.insert(to.begin(), from.begin(), from.begin() + static_cast<std::ptrdiff_t>(all[n].outputs * in.V)); };
+        before(h.o.hi, whole.o.hi);
+        before(h.o.lo, whole.o.lo);
+        before(h.o.radius, whole.o.radius);
+      }
+      const std::string bad = audit_head(in, h);
+      ++mine.audited_heads;
+      if (!bad.empty()) problem(name + ": run " + run.name + ", strand " + std::to_string(n) + ", head " + std::to_string(hv) + ": " + bad);
+    }
 }
 
 void check_open_file(GoldenReader& reader, const std::string& name, const Report& problem, const CheckOptions& o, CheckSummary& total) {
@@ -47,10 +95,15 @@ void check_open_file(GoldenReader& reader, const std::string& name, const Report
   bool all_stored = true;
   for (const Run& r : c.runs) size += r.problem.token_heads();
   CheckSummary mine;
+  const auto picks = [&](std::size_t run, std::int64_t n, std::int64_t hv) { return picked(c, o, size, run, n, hv); };
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     const Run run = reader.run(i);
-    if (!run.truth || (run.problem.operation != Operation::prefill && run.problem.operation != Operation::decode)) {
+    if (!run.truth || (run.problem.operation != Operation::prefill && !run.problem.pool())) {
       all_stored = all_stored && !run.truth;
+      continue;
+    }
+    if (run.problem.pool()) {
+      pool_run(reader, i, run, name, problem, picks, o.audit, mine);
       continue;
     }
     all_stored = all_stored && run.problem.final_state;
@@ -60,7 +113,7 @@ void check_open_file(GoldenReader& reader, const std::string& name, const Report
         count(h.o, mine);
         count(h.ht, mine);
         ++mine.heads;
-        if (!o.audit || !picked(c, o, size, i, n, hv)) continue;
+        if (!o.audit || !picks(i, n, hv)) continue;
         const HeadInputs in = head_inputs(run, n, hv);
         if (!run.problem.final_state) h.ht = oracle_head(in).ht;   // not stored; audited all the same
         const std::string bad = audit_head(in, h);

@@ -14,11 +14,15 @@ std::filesystem::path generate_golden(const std::filesystem::path& dir, const Ca
   if (!source.empty()) writer.set_source(source);
   OracleStats total;
   std::int64_t heads = 0, done = 0;
-  for (const Run& r : c.runs) heads += r.truth ? r.problem.sequences() * r.problem.value_heads : 0;
+  for (const Run& r : c.runs) heads += r.truth && !r.problem.pool() ? r.problem.sequences() * r.problem.value_heads : 0;
   const std::int64_t threads = max_threads();
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     const Run& run = c.runs[i];
     if (!run.truth) continue;
+    if (run.problem.pool()) {
+      writer.put_truth(i, oracle(run, &total));
+      continue;
+    }
     const std::int64_t HV = run.problem.value_heads, count = run.problem.sequences() * HV;
     // A few heads at a time side by side, a last odd one by itself, where the oracle spreads over its channels.
     for (std::int64_t first = 0; first < count; first += threads) {

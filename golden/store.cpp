@@ -15,6 +15,7 @@
 #include "golden/sha256.h"
 #include "golden/stream.h"
 #include "reference/standard.h"
+#include "reference/strand.h"
 
 namespace gdn {
 namespace fs = std::filesystem;
@@ -31,10 +32,16 @@ constexpr Described kDescribed[] = {
     {"v", "values", "token, value head, value channel", "1"},
     {"g", "log decay of the state before the token is read", "token, value head (kda: , key channel)", "natural logarithm of a factor, -inf..0"},
     {"beta", "write strength", "token, value head", "1, in 0..2"},
-    {"h0", "initial state", "sequence, value head, key channel, value channel", "1"},
+    {"a", "raw gate: g = -exp(A_log) softplus(a + dt_bias)", "token, value head", "1"},
+    {"A_log", "logarithm of the gate's rate", "value head", "natural logarithm of a rate"},
+    {"dt_bias", "bias of the raw gate", "value head", "1"},
+    {"h0", "initial state (decode, verify: the pool before)", "sequence or slot, value head, key channel, value channel", "1"},
+    {"state_indices", "slot of each row of the batch, -1: none", "call, row", "slot"},
+    {"accepted", "draft tokens of the call before that are kept", "call, row", "tokens"},
     {"cu_seqlens", "offsets of the sequences along the token axis", "sequence + 1", "tokens"},
     {"o", "outputs", "token, value head, value channel", "1"},
-    {"ht", "final states", "sequence, value head, key channel, value channel", "1"}};
+    {"ht", "final states (decode, verify: the pool after)", "sequence or slot, value head, key channel, value channel", "1"},
+    {"snapshots", "states after every draft token", "token, value head, key channel, value channel", "1"}};
 
 const Described* described(std::string_view name) {
   for (const Described& d : kDescribed)
@@ -52,7 +59,7 @@ bool is_name(const std::string& s) {
 struct Wanted { DType dtype; std::vector<std::int64_t> shape; };
 
 // The operations whose tensors the canonical form names; others bring their own and are held to their hashes only.
-bool plain_operation(const Problem& p) { return p.operation == Operation::prefill || p.operation == Operation::decode; }
+bool plain_operation(const Problem& p) { return p.operation == Operation::prefill || p.pool(); }
 
 std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
   const std::int64_t rows = p.tokens() + p.padding;
@@ -63,15 +70,25 @@ std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
                                   {"beta", {p.beta, {rows, p.value_heads}}},
                                   {"cu_seqlens", {DType::i64, {p.sequences() + 1}}}};
   if (p.rule == Rule::kda) w.at("g").shape.push_back(p.key_dim);
-  if (p.initial_state) w["h0"] = {p.state, {p.sequences(), p.value_heads, p.key_dim, p.value_dim}};
+  if (p.initial_state) w["h0"] = {p.state, {p.states(), p.value_heads, p.key_dim, p.value_dim}};
+  if (p.raw) {
+    w.erase("g");
+    w["a"] = {p.gate, {rows, p.value_heads}};
+    w["A_log"] = w["dt_bias"] = {DType::f32, {p.value_heads}};
+  }
+  if (p.pool()) {
+    const std::vector<std::int64_t> by_call{static_cast<std::int64_t>(p.cuts().size()) + 1, p.sequences()};
+    w["state_indices"] = {DType::i32, by_call};
+    if (p.operation == Operation::verify) w["accepted"] = {DType::i32, by_call};
+  }
   return w;
 }
 
 bool optional_input(const std::string& name) { return name == "g" || name == "beta"; }   // a rule may fix them
 
 std::map<std::string, std::vector<std::int64_t>> wanted_truth(const Problem& p) {
-  std::map<std::string, std::vector<std::int64_t>> w{{"o", {p.tokens() + p.padding, p.value_heads, p.value_dim}}};
-  if (p.final_state) w["ht"] = {p.sequences(), p.value_heads, p.key_dim, p.value_dim};
+  std::map<std::string, std::vector<std::int64_t>> w;
+  for (const char* name : output_names(p)) w[name] = output_shape(p, name);
   return w;
 }
 
@@ -317,6 +334,7 @@ void GoldenWriter::put_head(std::size_t run, std::int64_t n, std::int64_t hv, co
   const auto held = h5::lock();
   const Problem& p = s_->meta.runs.at(run).problem;
   State::RunState& r = s_->runs[run];
+  if (p.pool()) throw std::logic_error("put_head: the truth of a pool is put as a whole");
   if (r.whole || n < 0 || n >= p.sequences() || hv < 0 || hv >= p.value_heads) throw std::logic_error("put_head: no such head");
   if (r.put.empty()) {
     r.put.assign(static_cast<std::size_t>(p.sequences() * p.value_heads), false);
@@ -493,6 +511,21 @@ struct GoldenReader::State {
     const std::string bad = plain_operation(meta.runs[run].problem) ? offsets_mismatch(meta.runs[run].problem, cu) : std::string{};
     if (!bad.empty()) file.fail("dataset " + input_path(meta.runs[run].name, "cu_seqlens"), bad);
   }
+  TruthTensor truth(std::size_t run, const std::string& tensor) const {
+    const auto part = [&](const Part& p) { return verified(truth_path(meta.runs[run].name, tensor, p.name)); };
+    TruthTensor t;
+    const Tensor hi = part(kParts[0]);
+    t.shape = hi.shape;
+    const auto copy = [](const Tensor& from, auto& to) {
+      to.resize(static_cast<std::size_t>(from.size()));
+      if (!to.empty()) std::memcpy(to.data(), from.data.data(), from.data.size());
+    };
+    copy(hi, t.hi);
+    copy(part(kParts[1]), t.lo);
+    copy(part(kParts[2]), t.radius);
+    check_values(run, tensor, t);
+    return t;
+  }
   void check_values(std::size_t run, const std::string& tensor, const TruthTensor& t) const {
     const std::string bad = value_fault(t.hi.data(), t.lo.data(), t.radius.data(), t.hi.size());
     if (!bad.empty()) file.fail("dataset " + truth_path(meta.runs[run].name, tensor, "radius"), bad);
@@ -617,6 +650,13 @@ HeadTruth GoldenReader::head_truth(std::size_t run, std::int64_t n, std::int64_t
   return h;
 }
 
+Truth GoldenReader::truth(std::size_t run) {
+  const auto held = h5::lock();
+  Truth all;
+  for (const std::string& tensor : s_->truths.at(run)) all[tensor] = s_->truth(run, tensor);
+  return all;
+}
+
 Golden GoldenReader::all() {
   const auto held = h5::lock();
   Golden g;
@@ -626,21 +666,7 @@ Golden GoldenReader::all() {
   g.truths.resize(s_->meta.runs.size());
   for (std::size_t i = 0; i < s_->meta.runs.size(); ++i) {
     g.the_case.runs[i] = run(i);
-    for (const std::string& tensor : s_->truths[i]) {
-      const auto part = [&](const Part& p) { return s_->verified(truth_path(s_->meta.runs[i].name, tensor, p.name)); };
-      TruthTensor t;
-      const Tensor hi = part(kParts[0]);
-      t.shape = hi.shape;
-      const auto copy = [](const Tensor& from, auto& to) {
-        to.resize(static_cast<std::size_t>(from.size()));
-        if (!to.empty()) std::memcpy(to.data(), from.data.data(), from.data.size());
-      };
-      copy(hi, t.hi);
-      copy(part(kParts[1]), t.lo);
-      copy(part(kParts[2]), t.radius);
-      s_->check_values(i, tensor, t);
-      g.truths[i][tensor] = std::move(t);
-    }
+    g.truths[i] = truth(i);
   }
   return g;
 }

@@ -18,7 +18,7 @@ class GoldenWriter {
   GoldenWriter(const std::filesystem::path& dir, const Case& c, const std::string& edition);
   ~GoldenWriter();                                 // without finish() nothing stays behind
   // Truth of sequence n, value head hv of run `run`: o [T_n,V], ht [K,V] (ht is ignored where the problem has none).
-  // From any thread, in any order.
+  // From any thread, in any order. Prefill only; the truth of a run on a pool is put whole.
   void put_head(std::size_t run, std::int64_t n, std::int64_t hv, const HeadTruth& h);
   void put_truth(std::size_t run, const Truth& t); // all of a run at once
   // Note about where the inputs come from, kept as root attribute `source`.
@@ -44,7 +44,8 @@ class GoldenReader {
   // Reads all data in bounded memory and compares every hash; throws BadInput naming the first wrong dataset.
   void verify_hashes();
   Run run(std::size_t index);                      // with its inputs
-  HeadTruth head_truth(std::size_t run, std::int64_t n, std::int64_t hv);
+  HeadTruth head_truth(std::size_t run, std::int64_t n, std::int64_t hv);   // of a prefill
+  Truth truth(std::size_t run);                    // with hashes verified
   Golden all();                                    // with hashes verified
 
  private:

@@ -102,14 +102,16 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
     const auto t = inputs.find(name);
     return dl_dtype(t == inputs.end() ? otherwise : t->second.dtype);
   };
-  g.gate = dtype_of("g", p.gate);
+  g.gate = dtype_of(p.raw ? "a" : "g", p.gate);
   g.beta = dtype_of("beta", p.beta);
   g.state = dl_dtype(p.state);
 
   const auto a = static_cast<std::size_t>(alignment);
-  const auto place = [&](const std::string& name, const Tensor& t, bool writable) {
+  const auto place = [&](const std::string& name, const Tensor& t, const std::string& output) {
     PlacedTensor x;
+    const bool writable = !output.empty();
     x.name = name;
+    x.output = output;
     x.role = role_of(name);
     if (x.role < 0) throw std::invalid_argument("tensor '" + name + "' has no role in the kernel interface");
     x.writable = writable;
@@ -122,8 +124,13 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
     image.size += x.region_size;
     image.tensors.push_back(std::move(x));
   };
-  for (const auto& [name, t] : inputs) place(name, t, false);
-  for (const auto& [name, t] : outputs) place(name, t, true);
+  const auto in_place = [&](const std::string& name) -> std::string {
+    if (p.pool() && name == "h0") return "ht";
+    return outputs.count(name) ? name : "";
+  };
+  for (const auto& [name, t] : inputs) place(name, t, in_place(name));
+  for (const auto& [name, t] : outputs)
+    if (!inputs.count(name) && !(p.pool() && name == "ht")) place(name, t, name);
   return image;
 }
 
@@ -132,10 +139,11 @@ void fill_image(const CallImage& image, const TensorSet& inputs, std::byte* aren
     std::byte* const data = arena + x.begin;
     fill_pattern(arena + x.region, data, x.dtype, static_cast<std::ptrdiff_t>(x.region) - static_cast<std::ptrdiff_t>(x.begin));
     fill_pattern(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes));
-    if (x.writable)
+    const auto given = inputs.find(x.name);
+    if (given == inputs.end())
       fill_pattern(data, data + x.bytes, x.dtype, 0);
     else if (x.bytes)
-      std::memcpy(data, inputs.find(x.name)->second.data.data(), x.bytes);
+      std::memcpy(data, given->second.data.data(), x.bytes);
   }
 }
 
@@ -155,7 +163,7 @@ TensorSet collect_image(const CallImage& image, const TensorSet& inputs, const s
     if (x.writable) {
       Tensor t(x.dtype, x.shape);
       if (x.bytes) std::memcpy(t.data.data(), data, x.bytes);
-      outputs.emplace(x.name, std::move(t));
+      outputs.emplace(x.output, std::move(t));
     } else if (x.bytes) {
       const Tensor& given = inputs.find(x.name)->second;
       const auto [mine, now] = std::mismatch(given.data.begin(), given.data.end(), data);

@@ -15,6 +15,7 @@ struct PlacedTensor {
   std::string name;
   std::int32_t role = 0;
   bool writable = false;
+  std::string output;                              // name it is collected under; "": not collected. Not sent to workers
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;                 // in the kernel's convention, dense
   std::size_t region = 0, region_size = 0;         // bytes of the arena that belong to this tensor, whole pages
@@ -36,6 +37,8 @@ DType from_dl(gdn_dtype t);                        // throws std::invalid_argume
 // region catches what runs past the end. At least one canary line of 64 bytes sits in front.
 CallImage make_image(const Convention& convention, const Run& run, const TensorSet& inputs, const TensorSet& outputs,
                      int alignment, std::size_t page);
+// Decode and verify change the pool in place: "h0" is writable, filled from the inputs and collected as "ht". So is
+// "snapshots" where a call gets those of the call before.
 // Canaries, inputs, poisoned outputs.
 void fill_image(const CallImage& image, const TensorSet& inputs, std::byte* arena);
 // Outputs as they are now, and what happened to everything else.

@@ -146,7 +146,8 @@ Capabilities parse_capabilities(std::string_view text) {
       else if (key == "noht") c.noht = true;
       else if (key == "empty") c.empty = true;
       else if (key == "equal_kv") c.equal_kv = true;
-      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv)");
+      else if (key == "raw_gates") c.raw_gates = true;
+      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates)");
     } else if (key == "ops") c.operations = names<Operation>(key, value, 7);
     else if (key == "rules") c.rules = names<Rule>(key, value, 6);
     else if (key == "io") c.io = dtypes(key, value);
@@ -167,7 +168,7 @@ Capabilities parse_capabilities(std::string_view text) {
       c.alignment = static_cast<int>(a);
     } else
       fail("unknown key '" + std::string(key) +
-           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, align; flags: varlen, h0, ht, noht, empty, equal_kv)");
+           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates)");
   }
   return c;
 }
@@ -177,7 +178,7 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
   for (const std::string& why : {
            not_in("ops", p.operation, c.operations), not_in("rules", p.rule, c.rules), not_in("io", p.io, c.io),
            not_in("state", p.state, c.state),
-           run.inputs.count("g") ? not_in("gate", p.gate, c.gate) : std::string(),
+           run.inputs.count("g") || run.inputs.count("a") ? not_in("gate", p.gate, c.gate) : std::string(),
            run.inputs.count("beta") ? not_in("beta", p.beta, c.beta) : std::string(),
            outside("K", p.key_dim, c.key_min, c.key_max, c.key_dims),
            outside("V", p.value_dim, c.value_min, c.value_max, c.value_dims),
@@ -185,7 +186,10 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
     if (!why.empty()) return why;
   if (c.equal_kv && p.key_dim != p.value_dim)
     return "K=" + std::to_string(p.key_dim) + " differs from V=" + std::to_string(p.value_dim) + ", declared equal_kv";
+  if (p.raw && !c.raw_gates) return "raw gates, raw_gates not declared";
   for (const Problem& call : call_problems(p)) {
+    if (const std::string why = not_in("ops", call.operation, c.operations); !why.empty()) return why;
+    if (p.pool()) continue;
     const auto [least, most] = std::minmax_element(call.lengths.begin(), call.lengths.end());
     if (!c.varlen && (*least != *most || call.padding)) return "sequences of different lengths, varlen not declared";
     if (!c.empty && *least == 0) return "a sequence without tokens, empty not declared";
@@ -209,8 +213,9 @@ Properties parse_properties(std::string_view text) {
     else if (item == "shape_invariant") p.shape_invariant = true;
     else if (item == "symmetric") p.symmetric = true;
     else if (item == "masks_select") p.masks_select = true;
+    else if (item == "steps_as_prefill") p.steps_as_prefill = true;
     else throw std::invalid_argument("unknown property '" + std::string(item) +
-                                     "' (properties: deterministic, shape_invariant, symmetric, masks_select)");
+                                     "' (properties: deterministic, shape_invariant, symmetric, masks_select, steps_as_prefill)");
   }
   return p;
 }

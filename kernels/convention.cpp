@@ -291,7 +291,7 @@ TensorSet to_kernel(const Convention& c, const Run& run) {
     if (value_side && c.heads == HeadMap::tiled) t = gathered(t, 1, tiled_order(p));
     if ((name == "A_log" || name == "dt_bias") && c.heads == HeadMap::tiled) t = gathered(t, 0, tiled_order(p));
     if (key_side || value_side) t = to_layout(c, p, std::move(t));
-    if (name == "h0" || name == "dht") t = state_to_kernel(c, p, std::move(t));
+    if (name == "h0" || name == "dht" || name == "snapshots") t = state_to_kernel(c, p, std::move(t));
   }
   if (c.layout != TensorLayout::THD && batched(p)) in.erase("cu_seqlens");
   return in;
@@ -301,11 +301,13 @@ TensorSet output_shapes(const Convention& c, const Run& run) {
   const Problem& p = run.problem;
   TensorSet out;
   out.emplace("o", to_layout(c, p, Tensor(p.io, {p.tokens() + p.padding, p.value_heads, p.value_dim})));
-  if (p.final_state) {
-    std::vector<std::int64_t> shape{p.sequences(), p.value_heads, p.key_dim, p.value_dim};
+  const auto state = [&](const char* name, std::int64_t rows) {
+    std::vector<std::int64_t> shape{rows, p.value_heads, p.key_dim, p.value_dim};
     if (c.state == StateLayout::VK) std::swap(shape[2], shape[3]);
-    out.emplace("ht", Tensor(p.state, std::move(shape)));
-  }
+    out.emplace(name, Tensor(p.state, std::move(shape)));
+  };
+  if (p.final_state) state("ht", p.states());
+  if (p.operation == Operation::verify) state("snapshots", p.tokens());
   return out;
 }
 
@@ -316,11 +318,13 @@ TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs) {
     o->second = from_layout(c, std::move(o->second), {p.tokens() + p.padding, p.value_heads, p.value_dim});
     if (c.heads == HeadMap::tiled) o->second = gathered(o->second, 1, back);
   }
-  if (const auto ht = outputs.find("ht"); ht != outputs.end()) {
-    Tensor& t = ht->second;
+  for (const char* name : {"ht", "snapshots"}) {
+    const auto state = outputs.find(name);
+    if (state == outputs.end()) continue;
+    Tensor& t = state->second;
     if (c.state == StateLayout::VK) t = swapped(t, 2);
     if (c.heads == HeadMap::tiled) t = gathered(t, 1, back);
-    if (c.empty == EmptySequence::untouched) {
+    if (c.empty == EmptySequence::untouched && !p.pool()) {
       const std::size_t bytes = t.data.size() / static_cast<std::size_t>(p.sequences());
       const auto h0 = run.inputs.find("h0");
       for (std::size_t n = 0; n < p.lengths.size(); ++n) {

@@ -50,13 +50,15 @@ typedef enum {
   GDN_V = 2,            /* [T,HV,V]   */
   GDN_G = 3,            /* [T,HV] natural-log decay, -inf..0 (rule kda: [T,HV,K]) */
   GDN_BETA = 4,         /* [T,HV]     */
-  GDN_H0 = 5,           /* [N,HV,K,V] initial state; absent: zero. decode, verify: the pool [slots,HV,K,V], read and written */
+  GDN_H0 = 5,           /* [N,HV,K,V] initial state; absent: zero. decode, verify: the pool [slots,HV,K,V], changed in place */
   GDN_CU_SEQLENS = 6,   /* [N+1] int32 or int64 */
   GDN_A = 7,            /* [T,HV] raw gate: g = -exp(A_log) softplus(a + dt_bias) */
   GDN_A_LOG = 8,        /* [HV]       */
   GDN_DT_BIAS = 9,      /* [HV]       */
-  GDN_STATE_INDICES = 10, /* [N] int32, slot of each sequence; -1: skip */
-  GDN_ACCEPTED = 11,    /* [N] int32, draft tokens accepted of the previous verify */
+  /* decode, verify (accuracy standard 1.8): rows n of T/N tokens each; no GDN_HT */
+  GDN_STATE_INDICES = 10, /* [N] int32, slot of each row; -1: the row has no sequence, skip it */
+  GDN_ACCEPTED = 11,    /* [N] int32, draft tokens of the call before that are kept: a > 0: go on from snapshot a - 1 of the row
+                           and make it the state of its slot. Always in verify; in decode only after a verify call */
   GDN_DO = 12,          /* backward: gradient of o    */
   GDN_DHT = 13,         /* backward: gradient of ht   */
   /* layer operations */
@@ -66,7 +68,8 @@ typedef enum {
   /* outputs */
   GDN_O = 64,           /* [T,HV,V]   */
   GDN_HT = 65,          /* [N,HV,K,V] final state; absent: not wanted */
-  GDN_SNAPSHOTS = 66,   /* verify: [T,HV,K,V] state after every draft token */
+  GDN_SNAPSHOTS = 66,   /* verify: [T,HV,K,V] state after every draft token; holds those of the call before on entry (when there
+                           was one). decode with GDN_ACCEPTED: those of the call before, read only */
   GDN_DQ = 67, GDN_DK = 68, GDN_DV = 69, GDN_DG = 70, GDN_DBETA = 71, GDN_DH0 = 72,
   GDN_Y = 73,           /* layer: [T,hidden] */
   /* stages of the chunkwise form, per chunk of C rows (accuracy standard): */
@@ -101,7 +104,7 @@ typedef struct {
   double scale;
   int32_t chunk;        /* stages only: rows per chunk */
   int32_t initial_state; /* 1: calls have GDN_H0 */
-  int32_t final_state;  /* 1: calls have GDN_HT */
+  int32_t final_state;  /* 1: calls have GDN_HT (decode, verify: 1, and the pool GDN_H0 takes it) */
   gdn_dtype io, gate, beta, state; /* dtypes of q k v o; g; beta; h0 ht */
 } gdn_problem;
 
@@ -123,7 +126,7 @@ enum { GDN_OK = 0, GDN_NOT_SUPPORTED = 1, GDN_ERROR = 2 };
  *  capabilities  what it can do, e.g.
  *    "ops=prefill;rules=gated_delta;io=bf16,fp32;state=fp32;K=1..256;V=1..512;ratio=1..8;varlen;h0;ht;empty;beta_max=2"
  *                What is not listed is not claimed; kernels/session.h explains every key.
- *  properties    what it promises and is held to: "deterministic;shape_invariant;symmetric;masks_select" */
+ *  properties    what it promises and is held to: "deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill" */
 typedef struct {
   uint32_t abi_version; /* GDN_ABI_VERSION */
   uint32_t device;      /* GDN_DEVICE_CPU or GDN_DEVICE_CUDA: where its tensors live (cu_seqlens and indices as well) */

@@ -8,9 +8,9 @@ namespace gdn {
 namespace {
 
 // Tokens of sequence `length` that lie before the c-th cut; all of them past the last cut.
-std::int64_t before(const Problem& p, std::int64_t length, std::size_t c) {
+std::int64_t before(const std::vector<std::int64_t>& cuts, std::int64_t length, std::size_t c) {
   if (c == 0) return 0;
-  return c > p.split.size() ? length : std::min(length, p.split[c - 1]);
+  return c > cuts.size() ? length : std::min(length, cuts[c - 1]);
 }
 
 bool per_token(std::string_view tensor) {
@@ -27,39 +27,57 @@ std::size_t row_bytes(const Tensor& t) {
 
 // Rows of call c lie in the run at other places; f(first row in the run, first row in the call, rows).
 template <typename F>
-void each_block(const Problem& p, std::size_t c, F f) {
+void each_block(const Problem& p, const std::vector<std::int64_t>& cuts, std::size_t c, F f) {
   const auto offsets = p.offsets();
   std::int64_t to = 0;
   for (std::size_t n = 0; n < p.lengths.size(); ++n) {
-    const std::int64_t begin = before(p, p.lengths[n], c), end = before(p, p.lengths[n], c + 1);
+    const std::int64_t begin = before(cuts, p.lengths[n], c), end = before(cuts, p.lengths[n], c + 1);
     f(offsets[n] + begin, to, end - begin);
     to += end - begin;
   }
   f(offsets.back(), to, p.padding);
 }
 
+// Rows first..first+n of `from` to row `at` on of `to`.
+void copy_rows(const Tensor& from, std::int64_t first, Tensor& to, std::int64_t at, std::int64_t n) {
+  const std::size_t bytes = row_bytes(from);
+  if (n > 0)
+    std::memcpy(to.data.data() + static_cast<std::size_t>(at) * bytes, from.data.data() + static_cast<std::size_t>(first) * bytes,
+                static_cast<std::size_t>(n) * bytes);
+}
+
+// Row c of [calls,N].
+Tensor row_of(const Tensor& t, std::size_t c) {
+  Tensor row(t.dtype, {t.shape[1]});
+  copy_rows(t, static_cast<std::int64_t>(c), row, 0, 1);
+  return row;
+}
+
 }  // namespace
 
 std::vector<Problem> call_problems(const Problem& p) {
-  const std::size_t count = p.split.size() + 1;
+  const std::vector<std::int64_t> cuts = p.cuts();
+  const std::size_t count = cuts.size() + 1;
   std::vector<Problem> calls(count, p);
   for (std::size_t c = 0; c < count; ++c) {
     Problem& call = calls[c];
     call.split.clear();
     for (std::size_t n = 0; n < p.lengths.size(); ++n)
-      call.lengths[n] = before(p, p.lengths[n], c + 1) - before(p, p.lengths[n], c);
+      call.lengths[n] = before(cuts, p.lengths[n], c + 1) - before(cuts, p.lengths[n], c);
     if (c > 0) call.initial_state = true;
     if (c + 1 < count) call.final_state = true;
+    if (p.operation == Operation::verify && c > 0 && c + 1 == count) call.operation = Operation::decode;
   }
   return calls;
 }
 
 Execution run_schedule(const Run& run, const std::function<Execution(const Run& call)>& execute) {
   const Problem& p = run.problem;
-  if (p.split.empty()) return execute(run);
+  if (p.split.empty() && !p.pool()) return execute(run);
+  const std::vector<std::int64_t> cuts = p.cuts();
   const std::vector<Problem> problems = call_problems(p);
   Execution whole;
-  Tensor state;
+  Tensor state, snapshots;
   for (std::size_t c = 0; c < problems.size(); ++c) {
     const Problem& problem = problems[c];
     Run call;
@@ -78,13 +96,10 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
         auto shape = tensor.shape;
         shape[0] = problem.tokens() + problem.padding;
         Tensor rows(tensor.dtype, std::move(shape));
-        const std::size_t bytes = row_bytes(tensor);
-        each_block(p, c, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
-          if (n > 0)
-            std::memcpy(rows.data.data() + static_cast<std::size_t>(to) * bytes,
-                        tensor.data.data() + static_cast<std::size_t>(from) * bytes, static_cast<std::size_t>(n) * bytes);
-        });
+        each_block(p, cuts, c, [&](std::int64_t from, std::int64_t to, std::int64_t n) { copy_rows(tensor, from, rows, to, n); });
         call.inputs.emplace(name, std::move(rows));
+      } else if (name == "state_indices" || name == "accepted") {
+        call.inputs.emplace(name, row_of(tensor, c));
       } else {
         call.inputs.emplace(name, tensor);
       }
@@ -93,16 +108,21 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
       call.inputs.emplace("h0", std::move(state));
     else if (const auto h0 = run.inputs.find("h0"); h0 != run.inputs.end())
       call.inputs.emplace("h0", h0->second);
+    if (c > 0 && p.operation == Operation::verify) call.inputs.emplace("snapshots", std::move(snapshots));
 
     Execution part = execute(call);
-    const std::string prefix = "call " + std::to_string(c + 1) + " of " + std::to_string(problems.size()) + ": ";
+    const std::string prefix = problems.size() == 1 ? "" : "call " + std::to_string(c + 1) + " of " + std::to_string(problems.size()) + ": ";
     whole.seconds += part.seconds;
     for (auto& v : part.violations) whole.violations.push_back(prefix + v);
     const auto ht = part.outputs.find("ht");
     const auto o = part.outputs.find("o");
+    const auto shots = part.outputs.find("snapshots");
     if (part.outcome == Outcome::ok && problem.final_state && ht == part.outputs.end()) {
       part.outcome = Outcome::error;
       part.message = "no final state";
+    } else if (part.outcome == Outcome::ok && problem.operation == Operation::verify && shots == part.outputs.end()) {
+      part.outcome = Outcome::error;
+      part.message = "no snapshots";
     } else if (part.outcome == Outcome::ok && o != part.outputs.end() &&
                (o->second.shape.empty() || o->second.shape[0] != problem.tokens() + problem.padding)) {
       part.outcome = Outcome::error;
@@ -115,19 +135,19 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
       return whole;
     }
     if (ht != part.outputs.end()) state = std::move(ht->second);
-    if (o != part.outputs.end()) {
-      auto [at, fresh] = whole.outputs.try_emplace("o");
+    const auto put_rows = [&](const char* name, const Tensor& t) {
+      auto [at, fresh] = whole.outputs.try_emplace(name);
       if (fresh) {
-        auto shape = o->second.shape;
+        auto shape = t.shape;
         shape[0] = p.tokens() + p.padding;
-        at->second = Tensor(o->second.dtype, std::move(shape));
+        at->second = Tensor(t.dtype, std::move(shape));
       }
-      const std::size_t bytes = row_bytes(o->second);
-      each_block(p, c, [&](std::int64_t to, std::int64_t from, std::int64_t n) {
-        if (n > 0)
-          std::memcpy(at->second.data.data() + static_cast<std::size_t>(to) * bytes,
-                      o->second.data.data() + static_cast<std::size_t>(from) * bytes, static_cast<std::size_t>(n) * bytes);
-      });
+      each_block(p, cuts, c, [&](std::int64_t to, std::int64_t from, std::int64_t n) { copy_rows(t, from, at->second, to, n); });
+    };
+    if (o != part.outputs.end()) put_rows("o", o->second);
+    if (problem.operation == Operation::verify) {
+      put_rows("snapshots", shots->second);
+      snapshots = std::move(shots->second);
     }
   }
   if (p.final_state) whole.outputs.emplace("ht", std::move(state));

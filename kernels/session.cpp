@@ -130,7 +130,7 @@ Execution run_in_convention(const KernelInfo& info, const Run& run, std::size_t 
     return e;
   };
   if (const std::string why = unsupported_reason(info.capabilities, info.contract, run); !why.empty()) return refuse(why);
-  if (info.convention.layout == TensorLayout::THD && !info.capabilities.varlen && run.problem.sequences() > 1)
+  if (info.convention.layout == TensorLayout::THD && !info.capabilities.varlen && run.problem.sequences() > 1 && !run.problem.pool())
     return refuse("several sequences, and varlen not declared for layout=THD");
   return run_schedule(run, [&](const Run& whole) {
     // A kernel that always returns a final state gets room for it, and nobody reads it.

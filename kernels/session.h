@@ -18,7 +18,8 @@ namespace gdn {
 //  ops rules (lists of names), io state gate beta (lists of dtypes), K V (ranges a..b or lists), ratio (range, of HV/H),
 //  g_min beta_max (numbers, -inf is legal), align (bytes of the start of every tensor)
 //  flags: varlen (lengths may differ, buffers may be longer than cu_seqlens[N]), h0, ht, noht (may be called without an
-//  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only)
+//  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only), raw_gates (gates
+//  as a, A_log, dt_bias). h0, ht, varlen and empty are about prefill: decode and verify have a pool and equal rows.
 // A flag that is not listed is not claimed; a key that is not listed has the default below. The empty text claims all defaults.
 struct Capabilities {
   std::vector<Operation> operations{Operation::prefill};
@@ -26,7 +27,7 @@ struct Capabilities {
   std::vector<DType> io{DType::f32, DType::bf16, DType::f16}, state{DType::f32}, gate{DType::f32}, beta{DType::f32};
   std::int64_t key_min = 1, key_max = 1 << 20, value_min = 1, value_max = 1 << 20, ratio_min = 1, ratio_max = 1 << 20;
   std::vector<std::int64_t> key_dims, value_dims;  // when not empty: only these
-  bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true;
+  bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true, raw_gates = false;
   double g_min = 0;                                // least gate (0: -inf is fine)
   double beta_max = 2;
   int alignment = 64;                              // bytes; what allocators of array libraries give
@@ -35,7 +36,8 @@ Capabilities parse_capabilities(std::string_view text);  // throws std::invalid_
 // Empty when the run is in the kernel's declared domain, else the reason, one line ("g=-inf below declared g_min=-80").
 std::string unsupported_reason(const Capabilities& c, const Contract& contract, const Run& run);
 
-struct Properties { bool deterministic = true, shape_invariant = false, symmetric = true, masks_select = false; };
+// steps_as_prefill: a decode step gives the numbers that prefill of the same token from the same state gives.
+struct Properties { bool deterministic = true, shape_invariant = false, symmetric = true, masks_select = false, steps_as_prefill = false; };
 // "deterministic;masks_select": what is not listed is not promised; the empty text promises the defaults.
 Properties parse_properties(std::string_view text);   // throws std::invalid_argument
 
@@ -77,7 +79,7 @@ class KernelSession {
  public:
   virtual ~KernelSession() = default;
   virtual const KernelInfo& info() const = 0;
-  // Runs all calls of the run (Problem::split), handing states over. Never throws for what the kernel does.
+  // Runs all calls of the run (Problem::cuts), handing states over. Never throws for what the kernel does.
   virtual Execution run(const Run& run, const std::string& case_id) = 0;
 };
 // In a child process (worker.h), tensors in shared memory between guard pages. Throw std::invalid_argument, one line,

@@ -15,6 +15,11 @@ namespace gdn {
 //   q,k [T,H,K]  v [T,HV,V]  in io dtype;  g [T,HV] (kda: [T,HV,K]), beta [T,HV];  h0 [N,HV,K,V] when
 //   initial_state;  cu_seqlens [N+1] int64.  Outputs: o [T,HV,V] in io dtype (rows past cu_seqlens[N] are
 //   not judged),  ht [N,HV,K,V] in state dtype when final_state.
+// On a pool (Problem::pool) h0 and ht are [slots,HV,K,V], the pool before and after the run, and there are inputs
+//   state_indices [calls,N] int32, slot of each row in each call, -1: the row has no sequence;  of verify also
+//   accepted [calls,N] int32, how many draft tokens of the call before are kept (0 in the first call). Output of verify:
+//   snapshots [T,HV,K,V] in state dtype, the state after every draft token.
+// raw: a [T,HV], A_log and dt_bias [HV] float32 take the place of g.
 struct Run {
   std::string name = "base";
   Problem problem;
@@ -24,7 +29,7 @@ struct Run {
 
 // bit: equal as numbers (+0 = -0, any NaN = any NaN). shape_invariant: bit for kernels that declare the
 // property, else not judged here. See reference/README.md for the table of relations.
-enum class RelationClass : std::uint8_t { bit, shape_invariant, masks_select, symmetric_rounding, deterministic };
+enum class RelationClass : std::uint8_t { bit, shape_invariant, masks_select, symmetric_rounding, deterministic, steps_as_prefill };
 
 // "Run rhs must return what `expected` makes of the results of the other runs."
 struct Relation {

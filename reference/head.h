@@ -17,7 +17,7 @@ struct HeadInputs {
   std::vector<float> beta;                         // [T]; empty: 1
   std::vector<float> h0;                           // [K,V]; empty: zero state
 };
-// Sequence n, value head hv of a run. Reads key head hv/(HV/H).
+// Strand n (strand.h; of a prefill: sequence n), value head hv of a run. Reads key head hv/(HV/H).
 HeadInputs head_inputs(const Run& run, std::int64_t n, std::int64_t hv);
 
 struct HeadResult {                                // of a simulation or a bound, in double

@@ -38,6 +38,7 @@
 #include "reference/oracle_block.h"
 #include "reference/parallel.h"
 #include "reference/recurrence.h"
+#include "reference/strand.h"
 #include "reference/truth.h"
 
 namespace gdn {
@@ -364,7 +365,9 @@ void add(OracleStats& to, const OracleStats& s) {
 }  // namespace
 }  // namespace oracle_detail
 
-HeadTruth oracle_head(const HeadInputs& in, OracleStats* stats) {
+HeadTruth oracle_head(const HeadInputs& in, OracleStats* stats) { return oracle_head(in, 0, stats); }
+
+HeadTruth oracle_head(const HeadInputs& in, std::int64_t outputs, OracleStats* stats) {
   using namespace oracle_detail;
   check_sizes(in);
   HeadEffort effort;
@@ -374,6 +377,13 @@ HeadTruth oracle_head(const HeadInputs& in, OracleStats* stats) {
   } else {
     truth = finite_head(without_non_finite(in), effort);
     taint(in, truth);
+  }
+  if (outputs > 0) {
+    const auto drop = [&](auto& x) { x.erase(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(outputs * in.V)); };
+    drop(truth.o.hi);
+    drop(truth.o.lo);
+    drop(truth.o.radius);
+    truth.o.shape[0] -= outputs;
   }
   if (stats) {
     OracleStats s;
@@ -389,12 +399,14 @@ HeadTruth oracle_head(const HeadInputs& in, OracleStats* stats) {
 Truth oracle(const Run& run, OracleStats* stats, const std::function<void(double)>& progress) {
   using namespace oracle_detail;
   const Problem& p = run.problem;
-  const std::int64_t N = p.sequences(), HV = p.value_heads, heads = N * HV, K = p.key_dim, V = p.value_dim;
-  const std::vector<std::int64_t> offsets = p.offsets();
-  TruthTensor o = empty_tensor({p.tokens() + p.padding, HV, V}), ht;
-  // Rows past the last sequence are nobody's: nothing is known of them.
-  for (std::size_t i = static_cast<std::size_t>(p.tokens() * HV * V); i < o.radius.size(); ++i) o.radius[i] = std::numeric_limits<float>::infinity();
-  if (p.final_state) ht = empty_tensor({N, HV, K, V});
+  const std::vector<Strand> all = strands(run);
+  const std::int64_t HV = p.value_heads, heads = static_cast<std::int64_t>(all.size()) * HV, K = p.key_dim, V = p.value_dim;
+  Truth truth;
+  for (const char* name : output_names(p)) {
+    TruthTensor& t = truth[name] = empty_tensor(output_shape(p, name));
+    // Of rows that belong to no strand nothing is known; all others are overwritten.
+    std::fill(t.radius.begin(), t.radius.end(), std::numeric_limits<float>::infinity());
+  }
 
   std::vector<OracleStats> head_stats(static_cast<std::size_t>(heads));
   std::atomic<std::int64_t> done{0};
@@ -405,13 +417,13 @@ Truth oracle(const Run& run, OracleStats* stats, const std::function<void(double
     std::copy_n(from.radius.begin() + static_cast<std::ptrdiff_t>(at), n, to.radius.begin() + static_cast<std::ptrdiff_t>(where));
   };
   const auto one = [&](std::int64_t head) {
-    const std::int64_t n = head / HV, hv = head % HV;
-    const HeadInputs in = head_inputs(run, n, hv);
-    const HeadTruth t = oracle_head(in, stats ? &head_stats[static_cast<std::size_t>(head)] : nullptr);
-    const std::int64_t first = offsets[static_cast<std::size_t>(n)];
-    for (std::int64_t r = 0; r < in.T; ++r)
-      copy(t.o, static_cast<std::size_t>(r * V), o, static_cast<std::size_t>(((first + r) * HV + hv) * V), static_cast<std::size_t>(V));
-    if (p.final_state) copy(t.ht, 0, ht, static_cast<std::size_t>(head * K * V), static_cast<std::size_t>(K * V));
+    const Strand& s = all[static_cast<std::size_t>(head / HV)];
+    const std::int64_t hv = head % HV;
+    const HeadTruth t = oracle_head(head_inputs(run, s, hv), s.outputs, stats ? &head_stats[static_cast<std::size_t>(head)] : nullptr);
+    TruthTensor& o = truth.find("o")->second;
+    for (std::size_t r = 0; r < s.rows.size() - static_cast<std::size_t>(s.outputs); ++r)
+      copy(t.o, r * static_cast<std::size_t>(V), o, static_cast<std::size_t>((s.rows[r + static_cast<std::size_t>(s.outputs)] * HV + hv) * V), static_cast<std::size_t>(V));
+    if (*s.state) copy(t.ht, 0, truth.find(s.state)->second, static_cast<std::size_t>((s.state_row * HV + hv) * K * V), static_cast<std::size_t>(K * V));
     const double part = static_cast<double>(++done) / static_cast<double>(heads);
     if (progress) {
       const std::lock_guard lock(progress_mutex);
@@ -424,9 +436,6 @@ Truth oracle(const Run& run, OracleStats* stats, const std::function<void(double
   for (std::int64_t head = side_by_side; head < heads; ++head) one(head);
 
   if (stats) for (const OracleStats& s : head_stats) add(*stats, s);
-  Truth truth;
-  truth.emplace("o", std::move(o));
-  if (p.final_state) truth.emplace("ht", std::move(ht));
   return truth;
 }
 

@@ -68,6 +68,14 @@ std::vector<std::int64_t> Problem::offsets() const {
   return o;
 }
 
+std::vector<std::int64_t> Problem::cuts() const {
+  if (!pool()) return split;
+  std::vector<std::int64_t> c;
+  const std::int64_t step = operation == Operation::verify ? draft : 1;
+  for (std::int64_t t = step; t < lengths[0]; t += step) c.push_back(t);
+  return c;
+}
+
 double Problem::effective_scale() const {
   return scale != 0 ? scale : static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(key_dim))));
 }
@@ -109,6 +117,9 @@ std::string to_string(const Problem& p) {
     for (std::size_t i = 0; i < p.split.size(); ++i) s += (i ? "." : "") + std::to_string(p.split[i]);
     option(s);
   }
+  if (p.slots) option("slots=" + std::to_string(p.slots));
+  if (p.draft) option("draft=" + std::to_string(p.draft));
+  if (p.raw) option("raw");
   if (p.rule != Rule::gated_delta) option(std::string("rule=") + name(p.rule));
   if (p.scale != 0) option("scale=" + hexfloat(p.scale));
   return t + options;
@@ -170,6 +181,9 @@ Problem parse_problem(std::string_view text) {
       else if (key == "g") p.gate = dtype(val);
       else if (key == "beta") p.beta = dtype(val);
       else if (key == "state") p.state = dtype(val);
+      else if (o == "raw") p.raw = true;
+      else if (key == "slots") p.slots = number(text, val, "slots");
+      else if (key == "draft") p.draft = number(text, val, "draft");
       else if (key == "pad") p.padding = number(text, val, "pad");
       else if (key == "split") {
         for (std::string_view s : split_text(val, '.')) {
@@ -201,8 +215,23 @@ void validate(const Problem& p) {
   const double limit = 0x1p40;
   const double rows = static_cast<double>(p.tokens()) + static_cast<double>(p.padding);
   if (rows * static_cast<double>(p.value_heads) * static_cast<double>(std::max(p.key_dim, p.value_dim)) > limit ||
-      static_cast<double>(p.sequences()) * static_cast<double>(p.value_heads) * static_cast<double>(p.key_dim) * static_cast<double>(p.value_dim) > limit)
+      static_cast<double>(std::max(p.sequences(), p.slots)) * static_cast<double>(p.value_heads) * static_cast<double>(p.key_dim) * static_cast<double>(p.value_dim) > limit)
     fail(text, "too large (more than 2^40 elements in one tensor)");
+  if (p.raw) fail(text, "raw gates cannot be judged yet");
+  if (p.raw && p.rule != Rule::gated_delta && p.rule != Rule::gated_linear) fail(text, "raw gates go with the rules gated_delta and gated_linear");
+  if (!p.pool()) {
+    if (p.slots || p.draft) fail(text, "slots and draft belong to decode and verify");
+    return;
+  }
+  if (p.slots < 1) fail(text, std::string(name(p.operation)) + " needs slots=<states in the pool>");
+  if (!p.initial_state || !p.final_state) fail(text, "a pool is read and written: want h0, and not noht");
+  if (p.padding || !p.split.empty()) fail(text, "pad and split belong to prefill; rows without a sequence have index -1");
+  const std::int64_t t = p.lengths[0];
+  for (const std::int64_t n : p.lengths)
+    if (n != t || t < 1) fail(text, "every row of a batch has the same number of tokens, at least one");
+  if (p.operation == Operation::decode && p.draft && t != 1) fail(text, "the plain step after draft tokens has one token");
+  if (p.operation == Operation::verify && (p.draft < 1 || (t != p.draft && (t < p.draft || (t - 1) % p.draft != 0))))
+    fail(text, "t must be draft, or a multiple of draft and one token for the plain step after it");
 }
 
 std::string case_id(const Case& c) { return c.family + ":" + to_string(c.problem) + ":" + std::to_string(c.seed); }

@@ -3,6 +3,8 @@
 // Grammar:  OPERATION / n<N>_t<LENGTHS>_h<H>_hv<HV>_k<K>_v<V> / IO-DTYPE [ / OPTION{,OPTION} ]
 // LENGTHS: one number when all sequences have it, or numbers joined by '+', where a run of r equal lengths
 // prints as <len>x<r> (r >= 2, N >= 2 and not all equal).
+// decode and verify work on a pool of states, for example  decode/n4_t6_h2_hv4_k64_v48/bf16/h0,slots=7 : 6 calls of one token
+// for each of 4 batch rows;  verify/n2_t9_h1_hv2_k64_v64/fp32/h0,slots=4,draft=4 : two calls of 4 draft tokens and a plain step.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -33,8 +35,16 @@ struct Problem {
   // shorter than a cut contributes zero tokens to later calls), the state of one handed to the next as ht -> h0.
   std::vector<std::int64_t> split;
   Rule rule = Rule::gated_delta;                   // option rule=<name>
+  // decode, verify: option slots=<n>, states in the pool (accuracy standard 1.8); verify: option draft=<d>, tokens of a call.
+  // A decode call with draft=<d> is the plain step after a verify call of d tokens (schedule.h makes these).
+  std::int64_t slots = 0, draft = 0;
+  bool raw = false;                                // option raw: gates as a, A_log, dt_bias instead of g (1.3)
   double scale = 0;                                // option scale=<hexfloat>; 0: float(K^-1/2), see effective_scale
 
+  bool pool() const { return operation == Operation::decode || operation == Operation::verify; }
+  std::int64_t states() const { return pool() ? slots : sequences(); }   // rows of h0 and ht
+  // Tokens of every sequence before each call but the first: split; decode: one by one; verify: draft by draft.
+  std::vector<std::int64_t> cuts() const;
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;                     // sum of lengths, without padding
   std::vector<std::int64_t> offsets() const;       // cu_seqlens, N+1 values

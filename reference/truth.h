@@ -19,7 +19,8 @@ struct TruthTensor {
   std::vector<double> hi, lo;
   std::vector<float> radius;                       // rounded up
 };
-// "o" [tokens + padding,HV,V] (radius +inf in the padding rows), "ht" [N,HV,K,V] when the problem has a final state.
+// "o" [tokens + padding,HV,V] (radius +inf in rows that are nobody's), "ht" [N,HV,K,V] when the problem has a final state
+// (on a pool: [slots,HV,K,V]), "snapshots" [tokens,HV,K,V] of verify (radius +inf where there is none).
 using Truth = std::map<std::string, TruthTensor, std::less<>>;
 
 struct HeadTruth { TruthTensor o, ht; };           // [T,V], [K,V]
@@ -36,6 +37,8 @@ struct OracleStats {
 // Double-double recurrence with radius; a head whose values are not certified, or whose radius exceeds
 // 2^-64 |scale||q||s'|, is run again in 256 then 512 bits; exact dyadic arithmetic where every alpha is 0 or 1.
 HeadTruth oracle_head(const HeadInputs& in, OracleStats* stats = nullptr);
+// The same without the outputs of the tokens before `outputs`, which are not counted either.
+HeadTruth oracle_head(const HeadInputs& in, std::int64_t outputs, OracleStats* stats);
 // All heads of a run, in parallel; the same bits at any thread count.
 Truth oracle(const Run& run, OracleStats* stats = nullptr, const std::function<void(double)>& progress = {});
 

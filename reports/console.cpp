@@ -90,8 +90,15 @@ Block explain_failure(const Record& r) {
 }  // namespace reports
 
 std::string console_table(const std::vector<Record>& records, bool colour) {
-  const std::vector<Tally> tallies = tally(records);
+  std::vector<Tally> tallies = tally(records);
   const Tally sum = total(records);
+  // Families of which a kernel supports nothing, such as those of other operations, are named below its table.
+  const auto nothing = [](const Tally& t) { return t.not_supported == t.cases && t.cases > 0; };
+  std::map<std::string, std::string> outside;
+  for (const Tally& t : tallies)
+    if (nothing(t) && std::any_of(tallies.begin(), tallies.end(), [&](const Tally& o) { return o.kernel == t.kernel && !nothing(o); }))
+      outside[t.kernel] += (outside[t.kernel].empty() ? "" : ", ") + printable(t.family);
+  std::erase_if(tallies, [&](const Tally& t) { return nothing(t) && outside.count(t.kernel); });
   const auto paint = [&](const std::string& s, const char* code) { return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, s) : s; };
 
   struct Column { std::string head; bool right; std::vector<std::string> cells; };
@@ -142,6 +149,8 @@ std::string console_table(const std::vector<Record>& records, bool colour) {
     }
     const std::string line = row([&](const Column& c) { return c.cells[i]; });
     text += tallies[i].bad() ? paint(line.substr(0, line.size() - 1), "31") + "\n" : line;
+    if (const auto o = outside.find(kernel); o != outside.end() && (i + 1 == tallies.size() || tallies[i + 1].kernel != kernel))
+      text += "not supported at all: " + o->second + "\n";
   }
   return text;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "reference/strand.h"
+
 namespace gdn {
 namespace {
 constexpr const char* kVerdicts[] = {"PASSED", "FAILED", "MISTRUSTED", "NOT_SUPPORTED", "SKIPPED", "RUNTIME_ERROR", "TIMEOUT", "UNTESTED"};
@@ -33,7 +35,7 @@ const Check* find_check(std::string_view name) {
 bool held_to(const Relation& r, const KernelInfo& kernel) {
   const Properties& p = kernel.properties;
   // A state that is rounded at the end of a call only goes on with other numbers after a cut.
-  if (r.row == 20 && (unit(kernel.contract, Point::ht) > unit(kernel.contract, Point::S_carried) || kernel.contract.cadence == Cadence::call))
+  if ((r.row == 20 || r.row == 21) && (unit(kernel.contract, Point::ht) > unit(kernel.contract, Point::S_carried) || kernel.contract.cadence == Cadence::call))
     return false;
   // Powers of two are exact in the range of fp32 and bf16 only.
   if (r.row >= 8 && r.row <= 10)
@@ -47,6 +49,7 @@ bool held_to(const Relation& r, const KernelInfo& kernel) {
     case RelationClass::shape_invariant: return p.shape_invariant;
     case RelationClass::masks_select: return p.masks_select;
     case RelationClass::symmetric_rounding: return p.symmetric;
+    case RelationClass::steps_as_prefill: return p.steps_as_prefill;
   }
   return false;
 }
@@ -63,11 +66,16 @@ namespace {
 const std::vector<ExactHead>& Certificates::of_run(std::size_t index) const {
   std::vector<ExactHead>& heads = runs_[index];
   const Run& run = case_.runs[index];
-  const std::int64_t HV = run.problem.value_heads, count = run.problem.sequences() * HV;
-  if (static_cast<std::int64_t>(heads.size()) == count) return heads;
+  if (!heads.empty()) return heads;
+  const std::vector<Strand> all = strands(run);
+  const std::int64_t HV = run.problem.value_heads, count = static_cast<std::int64_t>(all.size()) * HV;
   const Contract narrowed = for_problem(contract_, run.problem);
   std::vector<ExactHead> made(static_cast<std::size_t>(count));
-  parallel_for(count, [&](std::int64_t i) { made[static_cast<std::size_t>(i)] = exact_head(narrowed, head_inputs(run, i / HV, i % HV), run.problem.split); });
+  parallel_for(count, [&](std::int64_t i) {
+    const Strand& s = all[static_cast<std::size_t>(i / HV)];
+    if (s.idle) return;                            // soundness compares its bits
+    made[static_cast<std::size_t>(i)] = exact_head(narrowed, head_inputs(run, s, i % HV), s.cuts);
+  });
   heads = std::move(made);
   return heads;
 }
@@ -80,22 +88,25 @@ bool Certificates::any() const {
   return false;
 }
 
-const HeadResult& Bounds::of_run(std::size_t index) const {
+const RunBounds& Bounds::of_run(std::size_t index) const {
   if (runs_[index]) return *runs_[index];
   const Run& run = case_.runs[index];
   const Problem& p = run.problem;
   const Contract narrowed = contract(index);
-  const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, count = p.sequences() * HV;
-  const auto offsets = p.offsets();
-  HeadResult all;
+  const std::vector<Strand> list = strands(run);
+  const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, count = static_cast<std::int64_t>(list.size()) * HV;
+  RunBounds all;
   all.o.resize(static_cast<std::size_t>(p.tokens() * HV * V));
-  all.ht.resize(static_cast<std::size_t>(count * KV));
+  if (p.final_state) all.ht.resize(static_cast<std::size_t>(p.states() * HV * KV));
+  if (p.operation == Operation::verify) all.snapshots.resize(static_cast<std::size_t>(p.tokens() * HV * KV));
   parallel_for(count, [&](std::int64_t i) {
-    const std::int64_t n = i / HV, hv = i % HV, first = offsets[static_cast<std::size_t>(n)];
-    const HeadResult head = bound_head(narrowed, head_inputs(run, n, hv), p.split);
-    for (std::int64_t t = 0; t < p.lengths[static_cast<std::size_t>(n)]; ++t)
-      std::copy_n(head.o.begin() + t * V, V, all.o.begin() + ((first + t) * HV + hv) * V);
-    std::copy_n(head.ht.begin(), KV, all.ht.begin() + i * KV);
+    const Strand& s = list[static_cast<std::size_t>(i / HV)];
+    const std::int64_t hv = i % HV;
+    if (s.idle) return;
+    const HeadResult head = bound_head(narrowed, head_inputs(run, s, hv), s.cuts);
+    for (std::size_t t = static_cast<std::size_t>(s.outputs); t < s.rows.size(); ++t)
+      std::copy_n(head.o.begin() + static_cast<std::int64_t>(t) * V, V, all.o.begin() + (s.rows[t] * HV + hv) * V);
+    if (*s.state) std::copy_n(head.ht.begin(), KV, (s.state[0] == 'h' ? all.ht : all.snapshots).begin() + (s.state_row * HV + hv) * KV);
   });
   runs_[index] = std::move(all);
   return *runs_[index];
@@ -110,14 +121,14 @@ Location locate(const Run& run, std::size_t run_index, std::string_view tensor, 
   l.element = element;
   const std::int64_t HV = p.value_heads, V = p.value_dim;
   l.column = element % V;
+  const bool state = tensor != "o";
+  l.head = element / (state ? V * p.key_dim : V) % HV;
+  const std::int64_t token = element / (state ? V * p.key_dim * HV : V * HV);
+  if (state) l.row = element / V % p.key_dim;
   if (tensor == "ht") {
-    l.row = element / V % p.key_dim;
-    l.head = element / (V * p.key_dim) % HV;
-    l.sequence = element / (V * p.key_dim * HV);
+    (p.pool() ? l.slot : l.sequence) = token;
     return l;
   }
-  l.head = element / V % HV;
-  const std::int64_t token = element / (V * HV);
   const auto offsets = p.offsets();
   const auto next = std::upper_bound(offsets.begin(), offsets.end(), token);
   if (next == offsets.end()) return l;             // padding: of no sequence
@@ -125,7 +136,7 @@ Location locate(const Run& run, std::size_t run_index, std::string_view tensor, 
   l.token = token - offsets[static_cast<std::size_t>(l.sequence)];
   if (chunk <= 1) return l;
   std::int64_t start = 0;
-  for (const std::int64_t cut : p.split)
+  for (const std::int64_t cut : p.cuts())
     if (cut <= l.token) start = cut;
   l.chunk = (l.token - start) / chunk;
   l.chunk_row = (l.token - start) % chunk;
@@ -134,7 +145,10 @@ Location locate(const Run& run, std::size_t run_index, std::string_view tensor, 
 
 std::string to_string(const Location& l) {
   auto part = [](const char* what, std::int64_t x) { return std::string(what) + std::to_string(x); };
-  if (l.tensor == "ht") return part("sequence ", l.sequence) + part(" head ", l.head) + part(" row ", l.row) + part(" column ", l.column);
+  const std::string state = part(" head ", l.head) + part(" row ", l.row) + part(" column ", l.column);
+  if (l.slot >= 0) return part("slot ", l.slot) + state;
+  if (l.tensor == "ht") return part("sequence ", l.sequence) + state;
+  if (l.tensor == "snapshots") return part("sequence ", l.sequence) + part(" after token ", l.token) + state;
   if (l.sequence < 0) return part("padding, element ", l.element);
   return part("sequence ", l.sequence) + part(" token ", l.token) + part(" head ", l.head) + part(" channel ", l.column) +
          (l.chunk < 0 ? "" : part(" (chunk ", l.chunk) + part(" row ", l.chunk_row) + ")");

@@ -18,8 +18,8 @@ const char* name(Verdict v);                       // "PASSED", ...
 // Where a value sits, for people: sequence, token, head, channel, chunk and row; or state row and column.
 struct Location {
   std::size_t run = 0;
-  std::string run_name, tensor;                    // "o", "ht"
-  std::int64_t element = -1, sequence = -1, token = -1, head = -1, row = -1, column = -1, chunk = -1, chunk_row = -1;
+  std::string run_name, tensor;                    // "o", "ht", "snapshots"
+  std::int64_t element = -1, slot = -1, sequence = -1, token = -1, head = -1, row = -1, column = -1, chunk = -1, chunk_row = -1;
 };
 
 struct Finding {                                   // one element shown to a person
@@ -44,25 +44,31 @@ struct CheckResult {
   std::map<std::string, double> metrics;
 };
 
+// Bounds of the outputs of a run, in the shapes of the outputs; elements that are nobody's have none (0).
+struct RunBounds {
+  std::vector<double> o, ht, snapshots;
+  const std::vector<double>& of(std::string_view tensor) const { return tensor == "o" ? o : tensor == "ht" ? ht : snapshots; }
+};
+
 // Error bounds of a case under a kernel's contract, made when first asked for and shared by the checks of the case.
 class Bounds {
  public:
   Bounds(const Case& c, const Contract& contract) : case_(c), contract_(contract), runs_(c.runs.size()) {}
-  // o [T,HV,V] and ht [N,HV,K,V] of a run; made in parallel by heads, the same numbers at any thread count.
-  const HeadResult& of_run(std::size_t run) const;
+  // Made in parallel by heads, the same numbers at any thread count.
+  const RunBounds& of_run(std::size_t run) const;
   Contract contract(std::size_t run) const;        // narrowed to the run's problem
 
  private:
   const Case& case_;
   const Contract& contract_;
-  mutable std::vector<std::optional<HeadResult>> runs_;
+  mutable std::vector<std::optional<RunBounds>> runs_;
 };
 
 // Exactness certificates of a case under a contract, in the same way.
 class Certificates {
  public:
   Certificates(const Case& c, const Contract& contract) : case_(c), contract_(contract), runs_(c.runs.size()) {}
-  const std::vector<ExactHead>& of_run(std::size_t run) const;     // index n * HV + hv
+  const std::vector<ExactHead>& of_run(std::size_t run) const;     // index strand * HV + hv (reference/strand.h)
   bool any() const;                                // some head of some run is certified
 
  private:

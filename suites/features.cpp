@@ -26,10 +26,12 @@ std::set<std::string> features(const Problem& p) {
   if (p.initial_state) f.insert("h0");
   if (p.final_state) f.insert("final state");
   if (p.value_heads > p.heads) f.insert(p.heads > 1 ? "grouped heads" : "one key head for several value heads");
-  if (!p.split.empty()) f.insert("several calls");
+  if (!p.cuts().empty()) f.insert("several calls");
+  if (p.raw) f.insert("raw gates");
   if (p.sequences() > 1) f.insert("several sequences");
   if (p.padding) f.insert("padding");
   for (const std::int64_t length : p.lengths) {
+    if (p.pool()) break;                           // its calls have one token, or as many as there are drafts
     if (length == 0) f.insert("zero length");
     if (length == 1) f.insert("one token");
     if (length > 1 && length % 16) f.insert("ragged tail");

@@ -9,6 +9,7 @@
 
 #include "kernels/faulty/faults.h"
 #include "reference/parallel.h"
+#include "reference/strand.h"
 #include "suites/kinds.h"
 #include "suites/standing.h"
 
@@ -72,6 +73,13 @@ bool between_heads(const Fault& f) {
   return false;
 }
 
+// Judged, or in a slot of a pool that nobody uses and that must keep what it holds.
+bool counts(const Problem& p, const Standings& s, std::string_view tensor, std::int64_t e) {
+  const Standing x = s.of(tensor)[static_cast<std::size_t>(e)];
+  return x == Standing::judged || (x == Standing::unowned && p.pool() && tensor == "ht");
+}
+double difference(double a, double b) { return std::isnan(a) && std::isnan(b) ? 0 : a - b; }   // canaries may be NaN
+
 std::string number(double x) {
   char text[32];
   std::snprintf(text, sizeof text, std::fabs(x) < 1e4 ? "%.0f" : "%.2g", x);
@@ -88,7 +96,7 @@ std::vector<Resemblance> identify(const CheckInput& in) {
     if (!c.runs[i].truth || i >= in.golden.truths.size()) continue;
     if (c.runs[i].problem.rule != Rule::gated_delta && c.runs[i].problem.rule != Rule::delta) continue;
     const Standings standing = standings(c.runs[i], in.kernel);
-    for (const char* tensor : {"o", "ht"}) {
+    for (const char* tensor : output_names(c.runs[i].problem)) {
       const auto got = in.executions[i].outputs.find(std::string_view(tensor));
       const auto truth = in.golden.truths[i].find(std::string_view(tensor));
       if (truth == in.golden.truths[i].end()) continue;
@@ -96,8 +104,8 @@ std::vector<Resemblance> identify(const CheckInput& in) {
       if (got == in.executions[i].outputs.end() || got->second.shape != truth->second.shape) return {};
       const auto count = std::min<std::int64_t>(got->second.size(), static_cast<std::int64_t>(truth->second.hi.size()));
       for (std::int64_t e = 0; e < count; ++e) {
-        if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
-        const double error = std::fabs(got->second.at(e) - truth->second.hi[static_cast<std::size_t>(e)]);
+        if (!counts(c.runs[i].problem, standing, tensor, e)) continue;
+        const double error = std::fabs(difference(got->second.at(e), truth->second.hi[static_cast<std::size_t>(e)]));
         const double bound = bound_of(in, i, tensor, e);
         const double ratio = !std::isfinite(error) ? std::numeric_limits<double>::infinity() : error > 0 ? error / bound : 0;
         if (ratio > worst.ratio) worst = {ratio, i, locate(c.runs[i], i, tensor, e, std::max(in.kernel.contract.chunk, 1))};
@@ -112,13 +120,13 @@ std::vector<Resemblance> identify(const CheckInput& in) {
   const TensorSet& got = in.executions[index].outputs;
   const Truth& truth = in.golden.truths[index];
   const Standings standing = standings(run, in.kernel);
-  const Form preferred = in.kernel.contract.form;
+  const Form preferred = p.pool() ? Form::recurrent : in.kernel.contract.form;
   const Fault& none = *find_fault("none");
   const std::int64_t HV = p.value_heads, K = p.key_dim, V = p.value_dim;
 
   // One head, sixteen channels around the worst: the value channels of a head do not see each other.
-  const bool split = !p.split.empty();
-  const std::int64_t n = worst.where.sequence, hv = worst.where.head, width = std::min<std::int64_t>(16, V);
+  const bool split = !p.split.empty() || p.pool();
+  const std::int64_t n = split ? 0 : worst.where.sequence, hv = worst.where.head, width = std::min<std::int64_t>(16, V);
   const std::int64_t first_channel = std::min(worst.where.column / 4 * 4, V - width), T = p.lengths[static_cast<std::size_t>(n)];
   HeadInputs head = head_inputs(run, n, hv);
   auto slice = [&](std::vector<float>& a) {
@@ -143,14 +151,14 @@ std::vector<Resemblance> identify(const CheckInput& in) {
     return bound_of(in, index, tensor, e) + 0.5 * ulp_at(truth.find(tensor)->second.hi[static_cast<std::size_t>(e)], format_of(t.dtype));
   };
   auto error_of = [&](std::string_view tensor, std::int64_t e) {
-    if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) return 0.0;
+    if (!counts(p, standing, tensor, e)) return 0.0;
     const TruthTensor& t = truth.find(tensor)->second;
-    return got.find(tensor)->second.at(e) - t.hi[static_cast<std::size_t>(e)] - t.lo[static_cast<std::size_t>(e)];
+    return difference(got.find(tensor)->second.at(e), t.hi[static_cast<std::size_t>(e)]) - t.lo[static_cast<std::size_t>(e)];
   };
   Errors local;
-  elements([&](const char* tensor, std::int64_t e, std::int64_t) { local.add(error_of(tensor, e), sigma_of(tensor, e)); });
+  if (!split) elements([&](const char* tensor, std::int64_t e, std::int64_t) { local.add(error_of(tensor, e), sigma_of(tensor, e)); });
   Errors whole;
-  for (const char* tensor : {"o", "ht"}) {
+  for (const char* tensor : output_names(p)) {
     if (!got.count(tensor) || !truth.count(tensor)) continue;
     const auto count = static_cast<std::int64_t>(truth.find(std::string_view(tensor))->second.hi.size());
     for (std::int64_t e = 0; e < count; ++e) whole.add(error_of(tensor, e), sigma_of(tensor, e));
@@ -161,13 +169,15 @@ std::vector<Resemblance> identify(const CheckInput& in) {
   HeadResult exact_head[2];
   TensorSet exact_run[2];
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
-    exact_head[static_cast<int>(form)] = run_fault(none, form, head);
+    if (p.pool() && form != preferred) continue;   // states in a pool are there in the recurrent form alone
+    if (!split) exact_head[static_cast<int>(form)] = run_fault(none, form, head);
     exact_run[static_cast<int>(form)] = run_fault(none, form, run);
   }
   parallel_for(static_cast<std::int64_t>(bank.size()), [&](std::int64_t at) {
     const auto i = static_cast<std::size_t>(at);
     const Fault& f = bank[i];
     const Form form = f.has(preferred) ? preferred : preferred == Form::recurrent ? Form::chunkwise : Form::recurrent;
+    if (p.pool() && form != preferred) return;
     std::vector<double> delta;
     bool any = false;
     if (!split && !between_heads(f)) {
@@ -184,13 +194,13 @@ std::vector<Resemblance> identify(const CheckInput& in) {
     delta.clear();
     const TensorSet with = run_fault(f, form, run);
     const TensorSet& without = exact_run[static_cast<int>(form)];
-    for (const char* tensor : {"o", "ht"}) {
+    for (const char* tensor : output_names(p)) {
       if (!got.count(tensor) || !truth.count(tensor)) continue;
       const auto count = static_cast<std::int64_t>(truth.find(std::string_view(tensor))->second.hi.size());
       const auto a = with.find(std::string_view(tensor)), b = without.find(std::string_view(tensor));
       for (std::int64_t e = 0; e < count; ++e) {
-        const bool judged = standing.of(tensor)[static_cast<std::size_t>(e)] == Standing::judged;
-        delta.push_back(!judged ? 0 : a == with.end() ? std::numeric_limits<double>::quiet_NaN() : a->second.at(e) - b->second.at(e));
+        const bool judged = counts(p, standing, tensor, e);
+        delta.push_back(!judged ? 0 : a == with.end() ? std::numeric_limits<double>::quiet_NaN() : difference(a->second.at(e), b->second.at(e)));
         any = any || delta.back() != 0;
       }
     }

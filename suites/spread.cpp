@@ -46,15 +46,15 @@ std::string words(const Axis& a) {
 
 std::string spread(const Problem& p, std::string_view tensor, const std::vector<I>& failing, int chunk) {
   const I longest = p.lengths.empty() ? 0 : *std::max_element(p.lengths.begin(), p.lengths.end());
-  const bool state = tensor == "ht";
+  const bool state = tensor != "o", pool = p.pool() && tensor == "ht";
   Run run;
   run.problem = p;
-  Axis sequence("sequence", p.sequences()), head("head", p.value_heads), token("token", state ? 0 : longest),
+  Axis sequence(pool ? "slot" : "sequence", pool ? p.slots : p.sequences()), head("head", p.value_heads), token("token", tensor == "ht" ? 0 : longest),
       row(state ? "state row" : "chunk row", state ? p.key_dim : longest > chunk && chunk > 1 ? chunk : 0),
       column(state ? "state column" : "channel", p.value_dim);
   for (const I e : failing) {
     const Location l = locate(run, 0, tensor, e, std::max(chunk, 1));
-    sequence.mark(l.sequence);
+    sequence.mark(pool ? l.slot : l.sequence);
     head.mark(l.head);
     token.mark(l.token);
     row.mark(state ? l.row : l.chunk_row);

@@ -10,7 +10,7 @@
 
 namespace gdn {
 
-// failing: element indices of o [T,HV,V] or ht [N,HV,K,V] of a run of p. chunk: rows per chunk of the kernel's contract
+// failing: element indices of an output (o [T,HV,V], ht, snapshots) of a run of p. chunk: rows per chunk of the kernel's contract
 // (1: it has no chunks). Axes of one entry, and axes on which all or scattered most entries fail, are left out; "everywhere" when none is left.
 std::string spread(const Problem& p, std::string_view tensor, const std::vector<std::int64_t>& failing, int chunk);
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "reference/strand.h"
+
 namespace gdn {
 namespace {
 using I = std::int64_t;
@@ -17,60 +19,62 @@ bool legal_gate(double g) { return g <= std::numeric_limits<double>::max(); }  /
 Standings standings(const Run& run, const KernelInfo& kernel) {
   const Problem& p = run.problem;
   const I HV = p.value_heads, V = p.value_dim, K = p.key_dim, r = HV / p.heads;
-  const auto offsets = p.offsets();
+  const std::vector<Strand> all = strands(run);
   Standings s;
-  s.o.assign(static_cast<std::size_t>((p.tokens() + p.padding) * HV * V), Standing::judged);
-  std::fill(s.o.begin() + static_cast<std::ptrdiff_t>(p.tokens() * HV * V), s.o.end(), Standing::unowned);
-  if (p.final_state) s.ht.assign(static_cast<std::size_t>(p.sequences() * HV * K * V), Standing::judged);
-  if (p.final_state && kernel.convention.empty == EmptySequence::untouched)
-    for (std::size_t n = 0; n < p.lengths.size(); ++n)
-      if (p.lengths[n] == 0) std::fill_n(s.ht.begin() + static_cast<I>(n) * HV * K * V, HV * K * V, Standing::unowned);
+  s.o.assign(static_cast<std::size_t>((p.tokens() + p.padding) * HV * V), Standing::unowned);
+  if (p.final_state) s.ht.assign(static_cast<std::size_t>(p.states() * HV * K * V), Standing::unowned);
+  if (p.operation == Operation::verify) s.snapshots.assign(static_cast<std::size_t>(p.tokens() * HV * K * V), Standing::unowned);
+  auto states = [&](const Strand& strand) -> std::vector<Standing>& { return strand.state[0] == 'h' ? s.ht : s.snapshots; };
+  for (const Strand& strand : all) {
+    for (std::size_t t = static_cast<std::size_t>(strand.outputs); t < strand.rows.size(); ++t)
+      std::fill_n(s.o.begin() + strand.rows[t] * HV * V, HV * V, Standing::judged);
+    const bool kept = strand.idle || (strand.rows.empty() && kernel.convention.empty == EmptySequence::untouched && !p.pool());
+    if (*strand.state && !kept) std::fill_n(states(strand).begin() + strand.state_row * HV * K * V, HV * K * V, Standing::judged);
+  }
 
-  // Taint token..end of sequence n, head hv, channels [c0,c1), and that part of the final state.
-  auto taint = [&](I n, I hv, I from, I to, I c0, I c1, bool state) {
-    const I first = offsets[static_cast<std::size_t>(n)];
-    for (I t = from; t < to; ++t)
-      for (I c = c0; c < c1; ++c) s.o[static_cast<std::size_t>(((first + t) * HV + hv) * V + c)] = Standing::tainted;
-    if (!state || s.ht.empty()) return;
+  // Taint tokens [from,to) of a strand, head hv, channels [c0,c1), and that part of the final state.
+  auto taint = [&](const Strand& strand, I hv, I from, I to, I c0, I c1, bool state) {
+    for (I t = std::max(from, strand.outputs); t < to; ++t)
+      for (I c = c0; c < c1; ++c) s.o[static_cast<std::size_t>((strand.rows[static_cast<std::size_t>(t)] * HV + hv) * V + c)] = Standing::tainted;
+    if (!state || !*strand.state) return;
     for (I d = 0; d < K; ++d)
       for (I c = c0; c < c1; ++c) {
-        Standing& e = s.ht[static_cast<std::size_t>(((n * HV + hv) * K + d) * V + c)];
+        Standing& e = states(strand)[static_cast<std::size_t>(((strand.state_row * HV + hv) * K + d) * V + c)];
         if (e == Standing::judged) e = Standing::tainted;
       }
   };
   // Where a kernel multiplies by its mask, a non-finite row reaches the rows before it in its chunk.
-  auto reach = [&](I t) {
+  auto reach = [&](const Strand& strand, I t) {
     if (kernel.properties.masks_select || kernel.contract.form == Form::recurrent) return t;
     I start = 0;
-    for (const I cut : p.split)
+    for (const I cut : strand.cuts)
       if (cut <= t) start = cut;
     return t - (t - start) % std::max(kernel.contract.chunk, 1);
   };
   auto finite = [](double x) { return std::isfinite(x); };
-  auto each = [&](const char* name, I width, auto&& legal, auto&& f) {   // f(token, column)
+  auto each = [&](const char* name, I width, auto&& legal, auto&& f) {   // f(strand, token, last token, column)
     const auto it = run.inputs.find(name);
     if (it == run.inputs.end()) return;
-    for (std::size_t n = 0; n < p.lengths.size(); ++n)
-      for (I t = 0; t < p.lengths[n]; ++t)
+    for (const Strand& strand : all)
+      for (std::size_t t = 0; t < strand.rows.size(); ++t)
         for (I c = 0; c < width; ++c)
-          if (!legal(it->second.at((offsets[n] + t) * width + c))) f(static_cast<I>(n), t, c);
+          if (!legal(it->second.at(strand.rows[t] * width + c))) f(strand, static_cast<I>(t), static_cast<I>(strand.rows.size()), c);
   };
-  each("v", HV * V, finite, [&](I n, I t, I c) { taint(n, c / V, reach(t), p.lengths[static_cast<std::size_t>(n)], c % V, c % V + 1, true); });
-  each("k", p.heads * K, finite, [&](I n, I t, I c) {
-    for (I j = 0; j < r; ++j) taint(n, c / K * r + j, reach(t), p.lengths[static_cast<std::size_t>(n)], 0, V, true);
+  each("v", HV * V, finite, [&](const Strand& n, I t, I end, I c) { taint(n, c / V, reach(n, t), end, c % V, c % V + 1, true); });
+  each("k", p.heads * K, finite, [&](const Strand& n, I t, I end, I c) {
+    for (I j = 0; j < r; ++j) taint(n, c / K * r + j, reach(n, t), end, 0, V, true);
   });
-  each("q", p.heads * K, finite, [&](I n, I t, I c) {
+  each("q", p.heads * K, finite, [&](const Strand& n, I t, I, I c) {
     for (I j = 0; j < r; ++j) taint(n, c / K * r + j, t, t + 1, 0, V, false);
   });
   const I gw = p.rule == Rule::kda ? K : 1;
-  each("g", HV * gw, legal_gate, [&](I n, I t, I c) { taint(n, c / gw, reach(t), p.lengths[static_cast<std::size_t>(n)], 0, V, true); });
-  each("beta", HV, finite, [&](I n, I t, I c) { taint(n, c, reach(t), p.lengths[static_cast<std::size_t>(n)], 0, V, true); });
+  each("g", HV * gw, legal_gate, [&](const Strand& n, I t, I end, I c) { taint(n, c / gw, reach(n, t), end, 0, V, true); });
+  each("beta", HV, finite, [&](const Strand& n, I t, I end, I c) { taint(n, c, reach(n, t), end, 0, V, true); });
   if (const auto h0 = run.inputs.find("h0"); h0 != run.inputs.end())
-    for (I i = 0; i < h0->second.size(); ++i)
-      if (!finite(h0->second.at(i))) {
-        const I n = i / (HV * K * V);
-        taint(n, i / (K * V) % HV, 0, p.lengths[static_cast<std::size_t>(n)], i % V, i % V + 1, true);
-      }
+    for (const Strand& strand : all)
+      for (I i = 0; strand.start >= 0 && i < HV * K * V; ++i)
+        if (!finite(h0->second.at(strand.start * HV * K * V + i)))
+          taint(strand, i / (K * V), 0, static_cast<I>(strand.rows.size()), i % V, i % V + 1, true);
   return s;
 }
 
@@ -109,8 +113,7 @@ bool overflow_allowed(double got, double hi, double bound, double radius, Format
 }
 
 double bound_of(const CheckInput& in, std::size_t run, std::string_view tensor, std::int64_t e) {
-  const HeadResult& bounds = in.bounds.of_run(run);
-  return (tensor == "ht" ? bounds.ht : bounds.o)[static_cast<std::size_t>(e)];
+  return in.bounds.of_run(run).of(tensor)[static_cast<std::size_t>(e)];
 }
 
 Finding finding(const CheckInput& in, std::size_t run, std::string_view tensor, std::int64_t element, double bound) {

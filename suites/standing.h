@@ -12,13 +12,14 @@ namespace gdn {
 enum class Standing : std::uint8_t {
   judged,
   tainted,   // a non-finite input may reach it: must be written, may hold anything
-  unowned,   // padding, or the final state of an empty sequence where the kernel declares it untouched
+  unowned,   // padding, rows without a sequence, slots of a pool that nobody uses (soundness compares their bits), or
+             // the final state of an empty sequence where the kernel declares it untouched
 };
 
-// One entry per element of o [T+padding,HV,V] and ht [N,HV,K,V] of the run (ht empty when not wanted).
+// One entry per element of the outputs of the run; empty for outputs that it does not have.
 struct Standings {
-  std::vector<Standing> o, ht;
-  const std::vector<Standing>& of(std::string_view tensor) const { return tensor == "ht" ? ht : o; }
+  std::vector<Standing> o, ht, snapshots;
+  const std::vector<Standing>& of(std::string_view tensor) const { return tensor == "o" ? o : tensor == "ht" ? ht : snapshots; }
 };
 Standings standings(const Run& run, const KernelInfo& kernel);
 

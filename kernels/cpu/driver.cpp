@@ -24,6 +24,7 @@ struct Plan {
   Method method;
   int threads = 1;
   std::size_t per_thread = 0;                      // floats
+  std::int64_t snapshot_rows = 0;                  // of the call at hand
   std::unique_ptr<float, Release> memory;
 };
 
@@ -83,6 +84,14 @@ void write(const float* from, const View& t, std::int64_t first, std::int64_t st
 
 struct Tensors {
   View q, k, v, g, beta, h0, o, ht, cu;
+  View slots, accepted, snapshots;                 // of decode and verify
+};
+
+// Row `row` of a tensor [rows,HV,K,V]: where a state is read from or goes to.
+struct Place {
+  View states;
+  std::int64_t row = 0;
+  std::int64_t at(std::int64_t hv, std::int64_t d) const { return states.at(row, hv) + d * states.stride[2]; }
 };
 
 // Finds a tensor and checks its shape; the reason goes to `why`.
@@ -109,9 +118,16 @@ std::int64_t integer(const View& t, std::int64_t i) {
   return t.type == Element::i32 ? reinterpret_cast<const std::int32_t*>(t.data)[i] : reinterpret_cast<const std::int64_t*>(t.data)[i];
 }
 
-void one_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int64_t hv, std::int64_t first, std::int64_t last, float* memory) {
+void put_state(const float* S, const Place& to, std::int64_t hv, std::int64_t K, std::int64_t V) {
+  for (std::int64_t d = 0; d < K; ++d) write(S + d * V, to.states, to.at(hv, d), to.states.stride[3], V);
+}
+
+// Rows first..last of value head hv, from the state at `start` (zero without one) to those at `ends`; with
+// `snapshots` the state after every row is stored there.
+void one_head(const Plan& plan, const Tensors& t, const Place& start, const std::vector<Place>& ends, bool snapshots, std::int64_t hv,
+              std::int64_t first, std::int64_t last, float* memory) {
   const gdn_problem& p = plan.problem;
-  const std::int64_t K = p.K, V = p.V, C = plan.method.rows, h = hv / (p.HV / p.H), gates = plan.method.channel_gate && p.rule == GDN_RULE_KDA ? K : 1;
+  const std::int64_t K = p.K, V = p.V, C = snapshots ? 1 : plan.method.rows, h = hv / (p.HV / p.H), gates = plan.method.channel_gate && p.rule == GDN_RULE_KDA ? K : 1;
   const auto part = [&](std::int64_t floats) {
     float* begin = memory;
     memory += aligned(floats);
@@ -119,7 +135,7 @@ void one_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int64_t h
   };
   float *S = part(K * V), *q = part(C * K), *k = part(C * K), *v = part(C * V), *g = part(C * gates), *beta = part(C), *o = part(C * V);
   for (std::int64_t d = 0; d < K; ++d) {
-    if (t.h0) read(S + d * V, t.h0, t.h0.at(n, hv) + d * t.h0.stride[2], t.h0.stride[3], V);
+    if (start.states) read(S + d * V, start.states, start.at(hv, d), start.states.stride[3], V);
     else std::fill(S + d * V, S + (d + 1) * V, 0.0f);
   }
   for (std::int64_t row = first; row < last; row += C) {
@@ -143,9 +159,31 @@ void one_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int64_t h
     if (plan.method.bf16_output)
       for (std::int64_t i = 0; i < rows * V; ++i) o[i] = round_bf16(o[i]);
     for (std::int64_t r = 0; r < rows; ++r) write(o + r * V, t.o, t.o.at(row + r, hv), t.o.stride[2], V);
+    if (snapshots) put_state(S, {t.snapshots, row}, hv, K, V);
   }
-  if (t.ht)
-    for (std::int64_t d = 0; d < K; ++d) write(S + d * V, t.ht, t.ht.at(n, hv) + d * t.ht.stride[2], t.ht.stride[3], V);
+  for (const Place& end : ends) put_state(S, end, hv, K, V);
+}
+
+// Sequence n of a call on a pool. After draft tokens it goes on from the snapshot of the last accepted one, which thereby
+// becomes the state of its slot.
+void one_pool_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int64_t hv, float* memory) {
+  const gdn_problem& p = plan.problem;
+  const std::int64_t slot = integer(t.slots, n), drafts = t.snapshots ? plan.snapshot_rows / p.N : 0;
+  if (slot < 0) return;
+  const std::int64_t accepted = t.accepted ? integer(t.accepted, n) : 0, tokens = p.T / p.N;
+  const Place pool{t.h0, slot}, start = accepted > 0 ? Place{t.snapshots, n * drafts + accepted - 1} : pool;
+  const bool verify = p.operation == GDN_VERIFY;
+  if (verify && accepted > 0) {
+    one_head(plan, t, start, {pool}, false, hv, 0, 0, memory);     // commits
+    one_head(plan, t, pool, {}, true, hv, n * tokens, (n + 1) * tokens, memory);
+  } else {
+    one_head(plan, t, start, verify ? std::vector<Place>{} : std::vector<Place>{pool}, verify, hv, n * tokens, (n + 1) * tokens, memory);
+  }
+}
+
+std::int64_t rows_of(const gdn_call* call, std::int32_t role) {
+  const gdn_tensor* t = gdn_find(call, role);
+  return t && t->t.ndim > 0 ? t->t.shape[0] : 0;
 }
 
 }  // namespace
@@ -153,7 +191,8 @@ void one_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int64_t h
 int create(const Method& method, const gdn_problem* problem, void** plan, char* message, std::size_t size) {
   if (problem->struct_size < sizeof(gdn_problem)) return say(message, size, GDN_ERROR, "gdn_problem is too small");
   const gdn_problem& p = *problem;
-  if (p.operation != GDN_PREFILL) return say(message, size, GDN_NOT_SUPPORTED, "prefill only");
+  const bool pool = p.operation == GDN_DECODE || p.operation == GDN_VERIFY;
+  if (p.operation != GDN_PREFILL && !(pool && method.pool)) return say(message, size, GDN_NOT_SUPPORTED, "this operation is not implemented");
   if (p.rule < GDN_RULE_GATED_DELTA || p.rule > GDN_RULE_KDA || (p.rule == GDN_RULE_KDA && !method.channel_gate))
     return say(message, size, GDN_NOT_SUPPORTED, "this rule is not implemented");
   if (p.N < 1 || p.T < 0 || p.H < 1 || p.HV < 1 || p.HV % p.H || p.K < 1 || p.V < 1) return say(message, size, GDN_ERROR, "bad sizes");
@@ -186,11 +225,31 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
   else if (gated) t.g = find(call, GDN_G, "g", {p.T, p.HV}, true, false, why);
   const bool weighted = p.rule != GDN_RULE_RETENTION && p.rule != GDN_RULE_LINEAR;
   if (weighted) t.beta = find(call, GDN_BETA, "beta", {p.T, p.HV}, true, false, why);
-  t.h0 = find(call, GDN_H0, "h0", {p.N, p.HV, p.K, p.V}, false, false, why);
+  const bool pool = p.operation != GDN_PREFILL;
+  const std::int64_t states = pool ? rows_of(call, GDN_H0) : p.N;
+  t.h0 = find(call, GDN_H0, "h0", {states, p.HV, p.K, p.V}, pool, false, why);
   t.o = find(call, GDN_O, "o", {p.T, p.HV, p.V}, true, false, why);
   t.ht = find(call, GDN_HT, "ht", {p.N, p.HV, p.K, p.V}, false, false, why);
-  t.cu = find(call, GDN_CU_SEQLENS, "cu_seqlens", {p.N + 1}, p.N > 1, true, why);
+  t.cu = find(call, GDN_CU_SEQLENS, "cu_seqlens", {p.N + 1}, p.N > 1 && !pool, true, why);
+  if (pool) {
+    plan.snapshot_rows = rows_of(call, GDN_SNAPSHOTS);
+    t.slots = find(call, GDN_STATE_INDICES, "state_indices", {p.N}, true, true, why);
+    t.accepted = find(call, GDN_ACCEPTED, "accepted", {p.N}, p.operation == GDN_VERIFY, true, why);
+    t.snapshots = find(call, GDN_SNAPSHOTS, "snapshots", {plan.snapshot_rows, p.HV, p.K, p.V}, p.operation == GDN_VERIFY || t.accepted, false, why);
+    if (why.empty() && p.T % p.N) why = "rows of a batch differ in length";
+    for (std::int64_t n = 0; why.empty() && n < p.N; ++n) {
+      if (integer(t.slots, n) >= states) why = "a state index lies past the pool";
+      if (t.accepted && integer(t.accepted, n) > plan.snapshot_rows / p.N) why = "more tokens are accepted than there were";
+    }
+  }
   if (!why.empty()) return say(message, size, GDN_ERROR, why);
+  if (pool) {
+    const auto row = [&](std::int64_t i, int thread) {
+      one_pool_head(plan, t, i / p.HV, i % p.HV, plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
+    };
+    parallel_for(p.N * p.HV, plan.threads, row, [] {});
+    return GDN_OK;
+  }
   std::vector<std::int64_t> offsets{0, p.T};
   if (t.cu) {
     offsets.clear();
@@ -200,7 +259,9 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
   }
   const auto head = [&](std::int64_t i, int thread) {
     const auto n = static_cast<std::size_t>(i / p.HV);
-    one_head(plan, t, i / p.HV, i % p.HV, offsets[n], offsets[n + 1], plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
+    const Place start{t.h0, i / p.HV};
+    const std::vector<Place> ends = t.ht ? std::vector<Place>{{t.ht, i / p.HV}} : std::vector<Place>{};
+    one_head(plan, t, start, ends, false, i % p.HV, offsets[n], offsets[n + 1], plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
   };
   parallel_for(p.N * p.HV, plan.threads, head, [] {});
   return GDN_OK;

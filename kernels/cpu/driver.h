@@ -27,6 +27,7 @@ struct Method {
   bool channel_gate;                               // can do rule kda
   std::size_t (*workspace)(std::int64_t K, std::int64_t V);
   void (*block)(const Block&);
+  bool pool = false;                               // can do decode and verify
 };
 
 // The three functions of the ABI for a method. A kernel's own create calls this one with its method.

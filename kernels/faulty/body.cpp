@@ -262,6 +262,38 @@ constexpr Fault kTable[] = {
     {"update_with_previous_keys", "state-stale-at-chunk-border", C, 0, "from the second chunk on the update uses the keys of the chunk before", "public reports of double buffers read from the wrong half"},
     {"output_from_first_key_tile", "key-channels-dropped", RC, 64, "outputs read only the first 64 key channels of the state", "public reports of partial sums stored too early"},
     {"correction_from_first_key_tile", "key-channels-dropped", RC, 64, "corrections read only the first 64 key channels of the state", "public reports of partial sums stored too early"},
+    // --- pools, slots, snapshots: decode and verify only ---
+    {"padding_index_clamped", "slot-padding-mishandled", R, 0, "index -1 is clamped to 0, so that idle rows step the state of slot 0", "public reports of padded batches that spoil a live slot"},
+    {"padding_index_wraps", "slot-padding-mishandled", R, 0, "index -1 addresses the last slot of the pool", "public reports of negative indices into a buffer"},
+    {"padding_index_of_row_before", "slot-padding-mishandled", R, 0, "an idle row keeps the slot of the row before it", "registers that keep what they held"},
+    {"padding_ends_batch", "slot-padding-mishandled", R, 0, "rows after the first idle one are not processed", "public reports of padding taken to be at the end"},
+    {"padding_slots_compacted", "slot-padding-mishandled", R, 0, "slots are compacted over idle rows, tokens are not", "lists filtered on one side only"},
+    {"padding_zeroes_first_slot", "slot-padding-mishandled", R, 0, "an idle row stores a zero state into slot 0", "stores that are not masked"},
+    {"slot_list_ignored", "slot-wrong", R, 0, "row n uses slot n", "pools that are taken for a batch"},
+    {"slot_list_ignored_on_read", "slot-wrong", R, 0, "row n reads slot n and writes the slot it should", "public reports of one of two paths without the list"},
+    {"slot_list_ignored_on_write", "slot-wrong", R, 0, "row n reads the slot it should and writes slot n", "public reports of one of two paths without the list"},
+    {"slot_written_one_late", "slot-wrong", R, 0, "states are written one slot further on", "public reports of slot numbers off by one"},
+    {"slot_limited_to_batch", "slot-wrong", R, 0, "slot numbers are limited to the size of the batch", "bounds taken from the wrong dimension"},
+    {"slot_list_sorted", "slot-wrong", R, 0, "slots are sorted, rows are not", "lists reordered for locality"},
+    {"slot_of_first_row_read", "slot-wrong", R, 0, "all rows read the slot of the first one", "a missing stride"},
+    {"pool_stride_of_key_heads", "state-stride-wrong", R, 0, "slots are H states apart instead of HV", "public reports of pool strides by the wrong number of heads"},
+    {"slot_state_cached", "slot-reuse-leaks", R, 0, "a slot that was written before is read from a cache, whatever the pool holds now", "public reports of states that survive the reuse of a slot"},
+    {"slot_written_once", "slot-reuse-leaks", R, 0, "a slot that was written before is not written again", "caches marked clean too early"},
+    {"slot_accumulates", "slot-reuse-leaks", R, 0, "the new state is added to what the slot holds", "public reports of accumulation into uncleared buffers"},
+    {"slot_list_cached_in_plan", "workspace-stale", R, 0, "the slots of the plan's first call are kept", "graphs captured with old indices"},
+    {"snapshot_before_write", "snapshot-wrong", R, 0, "the snapshot of a token is the state before its write", "public reports of snapshots under the wrong token"},
+    {"snapshots_newest_first", "snapshot-wrong", R, 0, "snapshots are stored newest first", "public kernels whose slot 0 is the newest"},
+    {"snapshot_of_last_token_missing", "snapshot-wrong", R, 0, "the last draft token has no snapshot", "public reports of snapshot counts off by one"},
+    {"snapshots_all_of_last_token", "snapshot-wrong", R, 0, "all snapshots hold the state after the last draft token", "stores after the loop instead of inside"},
+    {"snapshots_token_before_row", "snapshot-wrong", R, 0, "snapshots are addressed as [token,row] instead of [row,token]", "public buffers with the other order"},
+    {"snapshot_in_bf16", "state-narrowed", R, 0, "snapshots are rounded to bf16 although declared fp32", "public caches that keep the state in the model dtype"},
+    {"accepted_reads_first_snapshot", "acceptance-wrong", R, 0, "the first snapshot is continued, however many tokens were accepted", "public reports of states written by token and read from slot 0"},
+    {"accepted_counts_from_zero", "acceptance-wrong", R, 0, "the snapshot after the last accepted token is continued", "public reports of acceptance off by one"},
+    {"accepted_none_takes_last", "acceptance-wrong", R, 0, "where nothing was accepted index -1 takes the last snapshot there is", "public reports of negative indices into a buffer"},
+    {"accepted_count_ignored", "acceptance-wrong", R, 0, "all draft tokens are taken as accepted", "an optional argument that is not handed on"},
+    {"accepted_of_first_row", "acceptance-wrong", R, 0, "all rows use the count of the first one", "a missing stride"},
+    {"accepted_state_not_kept", "acceptance-wrong", R, 0, "the accepted state is continued but not stored into its slot", "public reports of commits that are lost when nothing is accepted next"},
+    {"drafts_written_to_pool", "acceptance-wrong", R, 0, "the state after all draft tokens is written to the pool before any is accepted", "decode kernels used for drafts"},
     // --- memory and order ---
     {"one_element_wrong", "element-wrong", RC, 0x1p-4, "one output element is off by a sixteenth", "races and bad lanes"},
     {"one_lane_duplicated", "element-wrong", RC, 0, "one output element holds its neighbour's value", "races and bad lanes"},
@@ -320,6 +352,7 @@ class Body {
       memory_.cu = x_.cu;
       memory_.scale = x_.scale;
       memory_.beta = x_.beta;
+      memory_.indices = x_.indices;
     }
     if (is("empty_sequence_aborts"_f))
       for (std::int64_t n = 0; n < x_.N; ++n)
@@ -333,6 +366,7 @@ class Body {
       if (!is("state_leaks_into_next_head"_f) || hv == 0) S_.assign(static_cast<std::size_t>(K_ * V_), T(0));
       for (std::int64_t n = 0; n < x_.N; ++n) {
         if (is("only_first_sequences_launched"_f) && n >= static_cast<std::int64_t>(p_)) continue;
+        if (x_.pool && !place(n, hv)) continue;
         load(n, hv);
         start(n, hv, stale);
         if (form_ == Form::recurrent) recurrent(); else chunkwise();
@@ -360,10 +394,70 @@ class Body {
     return i >= 0 && i < static_cast<std::int64_t>(a.size()) ? static_cast<T>(a[static_cast<std::size_t>(i)]) : T(0);
   }
 
+  // ---- slots of a pool --------------------------------------------------------------------------------------------
+  // Sets read_, write_ and continued_ for row n; false where the row has no sequence.
+  bool place(std::int64_t n, std::int64_t hv) {
+    const std::int64_t plane = x_.K * x_.V, last = x_.slots - 1;
+    const std::vector<std::int64_t>& list = is("slot_list_cached_in_plan"_f) && memory_.indices.size() == x_.indices.size() ? memory_.indices : x_.indices;
+    std::int64_t slot = list[n];
+    if (is("padding_ends_batch"_f) && std::find(list.begin(), list.begin() + n + 1, -1) != list.begin() + n + 1) return false;
+    if (is("padding_slots_compacted"_f) || is("slot_list_sorted"_f)) {
+      std::vector<std::int64_t> live;
+      for (const std::int64_t s : list)
+        if (s >= 0) live.push_back(s);
+      if (is("slot_list_sorted"_f)) {
+        std::sort(live.begin(), live.end());
+        if (slot >= 0) slot = live[static_cast<std::size_t>(std::count_if(list.begin(), list.begin() + n, [](auto s) { return s >= 0; }))];
+      } else {
+        slot = n < static_cast<std::int64_t>(live.size()) ? live[n] : -1;
+      }
+    }
+    if (slot < 0) {
+      if (is("padding_zeroes_first_slot"_f))
+        for (std::int64_t i = 0; i < plane; ++i) put_ht(hv * plane + i, T(0));
+      if (is("padding_index_clamped"_f)) slot = 0;
+      if (is("padding_index_wraps"_f)) slot = last;
+      if (is("padding_index_of_row_before"_f) && n > 0) slot = list[n - 1];
+      if (slot < 0) return false;
+    }
+    if (is("slot_limited_to_batch"_f)) slot = std::min(slot, x_.N - 1);
+    read_ = write_ = slot;
+    if (is("slot_list_ignored"_f) || is("slot_list_ignored_on_read"_f)) read_ = std::min(n, last);
+    if (is("slot_list_ignored"_f) || is("slot_list_ignored_on_write"_f)) write_ = std::min(n, last);
+    if (is("slot_of_first_row_read"_f)) read_ = *std::find_if(list.begin(), list.end(), [](auto s) { return s >= 0; });
+    if (is("slot_written_one_late"_f)) write_ = (slot + 1) % x_.slots;
+    continued_ = -1;
+    if (x_.accepted.empty() || x_.before.empty()) return true;
+    std::int64_t accepted = x_.accepted[is("accepted_of_first_row"_f) ? 0 : n];
+    if (is("accepted_count_ignored"_f)) accepted = x_.drafts;
+    if (accepted > 0) continued_ = n * x_.drafts + accepted - 1;
+    if (is("accepted_reads_first_snapshot"_f) && accepted > 0) continued_ = n * x_.drafts;
+    if (is("accepted_counts_from_zero"_f) && accepted > 0) continued_ = n * x_.drafts + std::min(accepted, x_.drafts - 1);
+    if (is("accepted_none_takes_last"_f) && accepted == 0) continued_ = x_.N * x_.drafts - 1;
+    return true;
+  }
+  std::int64_t slot_base(std::int64_t slot) const {
+    return (slot * (is("pool_stride_of_key_heads"_f) ? x_.H : x_.HV) + head_) * x_.K * x_.V;
+  }
+  void put_snapshot(std::int64_t n, std::int64_t t) {
+    const std::int64_t count = x_.rows / x_.N;
+    if (is("snapshot_of_last_token_missing"_f) && t == count - 1) return;
+    std::int64_t row = n * count + t;
+    if (is("snapshots_newest_first"_f)) row = n * count + count - 1 - t;
+    if (is("snapshots_token_before_row"_f)) row = t * x_.N + n;
+    for (std::int64_t i = 0; i < K_ * V_; ++i) {
+      const auto at = static_cast<std::size_t>((row * x_.HV + head_) * x_.K * x_.V + i);
+      if (at >= x_.snapshots.size()) return;
+      x_.snapshots[at] = static_cast<double>(is("snapshot_in_bf16"_f) ? narrow_to(S_[i], Format::bf16) : S_[i]);
+      x_.snapshots_written[at] = 1;
+    }
+  }
+
   // ---- inputs of sequence n, value head hv, with the faults of addressing, heads, gates and norms --------------------
   void load(std::int64_t n, std::int64_t hv) {
     first_ = cu_[n];
     head_ = hv;
+    row_ = n;
     std::int64_t last = cu_[n + 1];
     if (is("padding_processed"_f) && n == x_.N - 1) last = x_.rows;
     if (is("length_of_first_sequence"_f)) last = std::min(last, first_ + (cu_[1] - cu_[0]));
@@ -576,16 +670,37 @@ class Body {
     if (is("initial_state_head_stride_square"_f)) base = (source * x_.HV + hv) * x_.K * x_.K;
     if (is("initial_state_of_head_zero"_f)) base = source * x_.HV * plane;
     if (is("initial_state_head_before_sequence"_f)) base = (hv * x_.N + source) * plane;
+    const std::vector<double>* from = &x_.h0;
+    if (x_.pool) {
+      const std::int64_t canonical = (n * x_.HV + hv) * plane;
+      base += slot_base(read_) - canonical;        // what the faults above shift stays shifted
+      if (continued_ >= 0) {
+        from = &x_.before;
+        base = (continued_ * x_.HV + hv) * plane;
+      }
+      const auto cached = memory_.by_slot.find(read_ * x_.HV + hv);
+      if (is("slot_state_cached"_f) && continued_ < 0 && cached != memory_.by_slot.end()) {
+        from = &cached->second;
+        base = 0;
+      }
+    }
     for (std::int64_t r = 0; r < std::min(K_, x_.K); ++r)
       for (std::int64_t c = 0; c < V_; ++c) {
         const bool turned = is("initial_state_transposed"_f) || is("state_transposed_in_and_out"_f);
-        T s = element(x_.h0, base + (turned ? c * x_.K + r : r * x_.V + c));
+        T s = element(*from, base + (turned ? c * x_.K + r : r * x_.V + c));
         if (is("initial_state_in_bf16"_f)) s = narrow_to(s, Format::bf16);
         if (is("initial_state_scaled"_f)) s *= scale_;
         if (is("initial_state_first_tile_only"_f) && c >= static_cast<std::int64_t>(p_)) s = 0;
         S_[r * V_ + c] += s;
       }
     if (is("initial_state_not_in_final"_f) || is("initial_state_added_every_chunk"_f)) late_ = S_;
+    if (x_.verify && continued_ >= 0 && !is("accepted_state_not_kept"_f)) store_slot();
+  }
+  // The state into its slot.
+  void store_slot() {
+    const std::int64_t base = slot_base(write_);
+    for (std::int64_t r = 0; r < std::min(K_, x_.K); ++r)
+      for (std::int64_t c = 0; c < V_; ++c) put_ht(base + r * x_.V + c, S_[r * V_ + c]);
   }
 
   // ---- recurrent form ----------------------------------------------------------------------------------------------
@@ -603,6 +718,7 @@ class Body {
         for (std::size_t i = 0; i < rows; ++i) S_[i] *= a;
         for (T& z : Z_) z *= a;
       };
+      if (x_.verify && is("snapshot_before_write"_f)) put_snapshot(row_, t);
       auto read = [&](const T* key, T* into) {
         const bool cut = is(into == o ? "output_from_first_key_tile"_f : "correction_from_first_key_tile"_f);
         const bool backward = is("summation_order_by_batch"_f) && x_.N > 1;
@@ -651,6 +767,7 @@ class Body {
       }
       if (is("decay_after_write"_f)) decay();
       stored_state();
+      if (x_.verify && !is("snapshot_before_write"_f) && !is("snapshots_all_of_last_token"_f)) put_snapshot(row_, t);
       if (!is("output_read_before_write"_f)) read(q, o);
       if (!Z_.empty()) {
         for (std::int64_t c = 0; c < K; ++c) axpy(V, q[c], &Z_[c * V], o);
@@ -1105,6 +1222,17 @@ class Body {
     for (std::int64_t r = 0; r < std::min(K_, x_.K); ++r)
       for (std::int64_t c = 0; c < V_; ++c) memory_.state[(n * x_.HV + hv) * plane + r * V_ + c] = static_cast<double>(S[r * V_ + c]);
     if (!x_.want_ht) return;
+    if (x_.verify) {
+      if (is("snapshots_all_of_last_token"_f))
+        for (std::int64_t t = 0; t < len_; ++t) put_snapshot(n, t);
+      if (is("drafts_written_to_pool"_f)) store_slot();
+      return;
+    }
+    if (x_.pool) {
+      std::vector<double>& kept = memory_.by_slot[write_ * x_.HV + hv];
+      if (is("slot_written_once"_f) && !kept.empty()) return;
+      kept.assign(S.begin(), S.end());
+    }
     if (is("empty_sequence_state_unwritten"_f) && len_ == 0) return;
     if (is("final_state_needs_initial_state"_f) && x_.h0.empty()) return;
     if (is("only_last_state_stored"_f) && n + 1 < x_.N) return;
@@ -1133,6 +1261,10 @@ class Body {
         if (is("final_state_head_stride_square"_f)) base = (target * x_.HV + hv) * x_.K * x_.K;
         if (is("final_state_head_before_sequence"_f)) base = (hv * x_.N + target) * plane;
         if (is("final_state_heads_exchanged"_f)) base = (target * x_.HV + (hv ^ 1) % x_.HV) * plane;
+        if (x_.pool) {
+          base += slot_base(write_) - (n * x_.HV + hv) * plane;    // what the faults above shift stays shifted
+          if (is("slot_accumulates"_f)) s += element(x_.h0, base + r * x_.V + c);
+        }
         if (is("final_state_kept_from_first_call"_f) && memory_.calls > 0 && memory_.first.size() == x_.ht.size())
           s = static_cast<T>(memory_.first[static_cast<std::size_t>(base + r * x_.V + c)]);
         put_ht(base + (turned ? c * x_.K + r : r * x_.V + c), s);
@@ -1168,7 +1300,8 @@ class Body {
   View& x_;
   Memory& memory_;
   std::vector<std::int64_t> cu_;
-  std::int64_t ratio_ = 1, K_ = 1, V_ = 1, first_ = 0, head_ = 0, len_ = 0, lead_ = 0, extra_ = 0;
+  std::int64_t ratio_ = 1, K_ = 1, V_ = 1, first_ = 0, head_ = 0, row_ = 0, len_ = 0, lead_ = 0, extra_ = 0;
+  std::int64_t read_ = 0, write_ = 0, continued_ = -1;     // of a pool: slots, and the snapshot that goes on
   T scale_ = 1, etot_ = 1;
   std::vector<T> q_, k_, v_, g_, b_, S_, Z_, late_, o_;
   std::vector<T> E_, G_, D_, ein_, eout_, L_, M_;

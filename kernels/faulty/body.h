@@ -2,6 +2,7 @@
 // what was written. Between body.cpp (the algorithm and its faults) and faults.cpp (C ABI and plain functions).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "kernels/faulty/faults.h"
@@ -19,6 +20,13 @@ struct View {
   std::vector<double> h0;                          // empty: zero state
   std::vector<double> o, ht;                       // [rows,HV,V], [N,HV,K,V]
   std::vector<std::uint8_t> o_written, ht_written;
+  // decode, verify: h0 and ht are the pool [slots,HV,K,V] before and after, rows/N tokens for each of N rows
+  bool pool = false, verify = false;
+  std::int64_t slots = 0, drafts = 0;              // drafts: of the verify call before, or of this one
+  std::vector<std::int64_t> indices, accepted;     // [N]; accepted empty: none
+  std::vector<double> before;                      // snapshots of the call before [N*drafts,HV,K,V]
+  std::vector<double> snapshots;                   // of this one, in that shape
+  std::vector<std::uint8_t> snapshots_written;
   bool input_changed = false;                      // q holds changed values that the kernel left in the caller's buffer
   std::int64_t overrun = 0;                        // elements written past the end of o
 };
@@ -30,6 +38,8 @@ struct Memory {
   std::vector<std::int64_t> cu;
   std::vector<float> beta;
   std::vector<double> first;                       // final states of the first call
+  std::vector<std::int64_t> indices;               // slots of the first call
+  std::map<std::int64_t, std::vector<double>> by_slot;   // last state of slot * HV + head
   double scale = 0;
 };
 

@@ -26,7 +26,7 @@ constexpr Fault kNone{"none", "", 3, 0, "the algorithm without a fault", "the tw
 constexpr int kVariants = 4;                       // recurrent fp32, bf16; chunk fp32, bf16
 constexpr const char* kVariantNames[kVariants] = {"recurrent-fp32", "recurrent-bf16", "chunk-fp32", "chunk-bf16"};
 constexpr const char* kContracts[kVariants] = {"fp32-recurrent", "bf16-recurrent", "fp32-chunk;solve=block_inverse;block=64", "bf16-chunk;block=64"};
-constexpr int kSlots = 1200;                       // room for 300 faults
+constexpr int kSlots = 1600;                       // room for 400 faults
 
 int index_of(const Fault& f) {
   const auto& bank = faulty::table();
@@ -120,7 +120,8 @@ int say(char* message, std::size_t size, const char* text, int code) {
 }
 
 int create_variant(int slot, const gdn_problem* problem, void** plan, char* message, std::size_t size) {
-  if (problem->operation != GDN_PREFILL) return say(message, size, "only prefill", GDN_NOT_SUPPORTED);
+  const bool pool = problem->operation == GDN_DECODE || problem->operation == GDN_VERIFY;
+  if (problem->operation != GDN_PREFILL && !(pool && slot % kVariants < 2)) return say(message, size, "only prefill, in the recurrent form decode and verify", GDN_NOT_SUPPORTED);
   if (problem->rule != GDN_RULE_GATED_DELTA && problem->rule != GDN_RULE_DELTA) return say(message, size, "only the gated delta rule", GDN_NOT_SUPPORTED);
   const int variant = slot % kVariants;
   *plan = new Plan{slot, slot / kVariants - 1, variant < 2 ? Form::recurrent : Form::chunkwise,
@@ -131,7 +132,9 @@ int create_variant(int slot, const gdn_problem* problem, void** plan, char* mess
 int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) {
   Plan& p = *static_cast<Plan*>(plan);
   const gdn_problem& problem = *call->problem;
-  const gdn_tensor *q = gdn_find(call, GDN_Q), *o = gdn_find(call, GDN_O), *ht = gdn_find(call, GDN_HT), *cu = gdn_find(call, GDN_CU_SEQLENS);
+  const bool pool = problem.operation != GDN_PREFILL;
+  const gdn_tensor *q = gdn_find(call, GDN_Q), *o = gdn_find(call, GDN_O), *ht = gdn_find(call, pool ? GDN_H0 : GDN_HT), *cu = gdn_find(call, GDN_CU_SEQLENS);
+  const gdn_tensor *indices = gdn_find(call, GDN_STATE_INDICES), *snapshots = gdn_find(call, GDN_SNAPSHOTS);
   if (!q || !o || !cu) return say(message, size, "q, o and cu_seqlens are needed", GDN_ERROR);
   View x;
   x.N = problem.N;
@@ -151,6 +154,22 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   x.g = read<float>(gdn_find(call, GDN_G));
   x.beta = read<float>(gdn_find(call, GDN_BETA));
   x.h0 = read<double>(gdn_find(call, GDN_H0));
+  if (pool) {
+    if (!indices || !ht) return say(message, size, "state_indices and the pool are needed", GDN_ERROR);
+    x.pool = true;
+    x.verify = problem.operation == GDN_VERIFY;
+    x.slots = ht->t.shape[0];
+    x.indices = read<std::int64_t>(indices);
+    x.accepted = read<std::int64_t>(gdn_find(call, GDN_ACCEPTED));
+    if (snapshots) {
+      x.drafts = snapshots->t.shape[0] / x.N;
+      x.before = read<double>(snapshots);
+    }
+    if (x.verify) {
+      x.snapshots.assign(static_cast<std::size_t>(elements(snapshots->t)), 0.0);
+      x.snapshots_written.assign(x.snapshots.size(), 0);
+    }
+  }
   x.o.assign(static_cast<std::size_t>(elements(o->t)), 0.0);
   x.o_written.assign(x.o.size(), 0);
   if (ht) {
@@ -166,6 +185,8 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
     if (x.o_written[i]) put(o->t, static_cast<std::int64_t>(i), x.o[i]);
   for (std::size_t i = 0; i < x.ht.size(); ++i)
     if (x.ht_written[i]) put(ht->t, static_cast<std::int64_t>(i), x.ht[i]);
+  for (std::size_t i = 0; i < x.snapshots.size(); ++i)
+    if (x.snapshots_written[i]) put(snapshots->t, static_cast<std::int64_t>(i), x.snapshots[i]);
   if (x.input_changed)
     for (std::size_t i = 0; i < x.q.size(); ++i) put(q->t, static_cast<std::int64_t>(i), static_cast<double>(x.q[i]));
   if (x.overrun) {
@@ -204,7 +225,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + ";ops=prefill;rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;
@@ -256,11 +277,28 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   get("g", x.g);
   get("beta", x.beta);
   if (p.initial_state) get("h0", x.h0);
+  if (p.pool()) {
+    x.pool = true;
+    x.verify = p.operation == Operation::verify;
+    x.slots = p.slots;
+    x.drafts = p.draft;
+    get("state_indices", x.indices);
+    get("accepted", x.accepted);
+    get("snapshots", x.before);
+  }
+  if (x.verify) {
+    x.snapshots.assign(static_cast<std::size_t>(x.rows * x.HV * x.K * x.V), 0.0);
+    x.snapshots_written.assign(x.snapshots.size(), 0);
+  }
   x.o.assign(static_cast<std::size_t>(x.rows * x.HV * x.V), 0.0);
   x.o_written.assign(x.o.size(), 0);
   if (x.want_ht) {
-    x.ht.assign(static_cast<std::size_t>(x.N * x.HV * x.K * x.V), 0.0);
+    x.ht.assign(static_cast<std::size_t>(p.states() * x.HV * x.K * x.V), 0.0);
     x.ht_written.assign(x.ht.size(), 0);
+    if (p.pool()) {                                // in place
+      x.ht = x.h0;
+      x.ht_written.assign(x.ht.size(), 1);
+    }
   }
   Execution e;
   try {
@@ -277,7 +315,8 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
     e.outputs.emplace(name, std::move(t));
   };
   give("o", {x.rows, x.HV, x.V}, x.o, x.o_written);
-  if (x.want_ht) give("ht", {x.N, x.HV, x.K, x.V}, x.ht, x.ht_written);
+  if (x.want_ht) give("ht", {p.states(), x.HV, x.K, x.V}, x.ht, x.ht_written);
+  if (x.verify) give("snapshots", {x.rows, x.HV, x.K, x.V}, x.snapshots, x.snapshots_written);
   return e;
 }
 

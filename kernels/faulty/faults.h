@@ -29,7 +29,8 @@ struct Fault {
 const std::vector<Fault>& fault_bank();            // in the order of the table; "none" is not in it
 const Fault* find_fault(std::string_view name);    // nullptr when unknown; "none" is the twin
 
-// Kernel objects "faulty/<fault>/<form>-<scalar>", form recurrent or chunk, scalar fp32 or bf16.
+// Kernel objects "faulty/<fault>/<form>-<scalar>", form recurrent or chunk, scalar fp32 or bf16. Those of the recurrent
+// form decode and verify as well.
 // nullptr where the fault does not exist in that form.
 const gdn_kernel* faulty_kernel(const Fault& fault, Form form, FaultScalar scalar);
 const gdn_kernel* find_faulty_kernel(std::string_view name);
@@ -37,7 +38,7 @@ const gdn_kernel* find_faulty_kernel(std::string_view name);
 void forget_calls();
 
 // The fault in double precision: no rounding but the fault's own, so that (this - exact) is the fault's delta.
-// Output tensors "o" [T,HV,V] and "ht" [N,HV,K,V] in fp64; elements the fault leaves unwritten are NaN.
+// Output tensors "o" [T,HV,V], "ht" [N,HV,K,V], of a pool [slots,HV,K,V], and "snapshots" of verify in fp64; elements the fault leaves unwritten are NaN.
 // Carries out Problem::split. Throws std::invalid_argument for rules other than gated_delta and delta.
 TensorSet run_fault(const Fault& fault, Form form, const Run& run);
 // The same for one head; faults between sequences or heads show nothing here.

@@ -3,6 +3,7 @@
 // case is MISTRUSTED, which is not a pass.
 #include <cmath>
 
+#include "reference/strand.h"
 #include "suites/signal.h"
 #include "suites/standing.h"
 
@@ -31,9 +32,9 @@ struct AntiVacuity final : Check {
       truth = true;
       if (i >= in.golden.truths.size()) continue;
       const Standings standing = standings(run, in.kernel);
-      for (const char* tensor : {"o", "ht"}) {
+      for (const char* tensor : output_names(run.problem)) {
         const auto it = in.golden.truths[i].find(std::string_view(tensor));
-        if (it == in.golden.truths[i].end() || (tensor[0] == 'h' && !run.problem.final_state)) continue;
+        if (it == in.golden.truths[i].end()) continue;
         const Signal signal(run.problem, it->second);
         for (std::int64_t e = 0; e < static_cast<std::int64_t>(it->second.hi.size()); ++e) {
           if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
@@ -69,15 +70,14 @@ struct AntiVacuity final : Check {
     const Problem& p = run.problem;
     if (!p.final_state || p.rule == Rule::kda) return;
     const auto g = run.inputs.find("g");
-    const auto offsets = p.offsets();
-    for (std::size_t n = 0; n < p.lengths.size(); ++n) {
-      const std::int64_t length = p.lengths[n];
-      if (length < 2 && !p.initial_state) continue;
+    for (const Strand& s : strands(run)) {
+      const std::size_t length = s.rows.size();
+      if (length < 2 && (!p.initial_state || s.idle)) continue;
       states = true;
       for (std::int64_t h = 0; h < p.value_heads; ++h) {
         double sum = 0;
         if (g != run.inputs.end())
-          for (std::int64_t t = length / 2; t < length; ++t) sum += g->second.at((offsets[n] + t) * p.value_heads + h);
+          for (std::size_t t = length / 2; t < length; ++t) sum += g->second.at(s.rows[t] * p.value_heads + h);
         dependent = dependent || sum > -16.6;
       }
     }

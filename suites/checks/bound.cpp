@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/strand.h"
 #include "suites/signal.h"
 #include "suites/spread.h"
 #include "suites/standing.h"
@@ -28,10 +29,10 @@ struct Bound final : Check {
     bool any = false;
     for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i) {
       if (!in.golden.the_case.runs[i].truth || i >= in.golden.truths.size()) continue;
-      for (const char* tensor : {"o", "ht"}) {
+      for (const char* tensor : output_names(in.golden.the_case.runs[i].problem)) {
         const auto truth = in.golden.truths[i].find(std::string_view(tensor));
         const auto got = in.executions[i].outputs.find(std::string_view(tensor));
-        if (truth == in.golden.truths[i].end() || (tensor[0] == 'h' && !in.golden.the_case.runs[i].problem.final_state)) continue;
+        if (truth == in.golden.truths[i].end()) continue;
         any = true;
         if (got == in.executions[i].outputs.end() || got->second.shape.size() < 3) continue;   // soundness says so
         compare(in, i, tensor, got->second, truth->second, r);
@@ -60,8 +61,7 @@ struct Bound final : Check {
     const Run& run = in.golden.the_case.runs[index];
     const Standings all = standings(run, in.kernel);
     const std::vector<Standing>& standing = all.of(tensor);
-    const HeadResult& bounds = in.bounds.of_run(index);
-    const std::vector<double>& bound = tensor == "ht" ? bounds.ht : bounds.o;
+    const std::vector<double>& bound = in.bounds.of_run(index).of(tensor);
     const Signal signal(run.problem, truth);
     const Format format = format_of(got.dtype);
     double error2 = 0, truth2 = 0, max_abs = 0, worst = r.metrics["max_ratio"];
@@ -116,9 +116,14 @@ struct Bound final : Check {
   static std::string explain(const CheckInput& in, const Finding& f) {
     const Location& l = f.where;
     const Run& run = in.golden.the_case.runs[l.run];
-    const bool state = l.tensor == "ht";
-    return explain_bound(in.bounds.contract(l.run), head_inputs(run, l.sequence, l.head), state, state ? l.row : l.token, l.column,
-                         run.problem.split);
+    const Problem& p = run.problem;
+    const bool state = l.tensor != "o";
+    const std::int64_t width = p.value_heads * p.value_dim * (state ? p.key_dim : 1);
+    const std::vector<Strand> all = strands(run);
+    const StrandPlace at = find_strand(all, l.tensor, l.element / width);
+    if (at.strand < 0) return "";
+    const Strand& s = all[static_cast<std::size_t>(at.strand)];
+    return explain_bound(in.bounds.contract(l.run), head_inputs(run, s, l.head), state, state ? l.row : at.token, l.column, s.cuts);
   }
 };
 

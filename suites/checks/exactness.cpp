@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "reference/strand.h"
 #include "suites/spread.h"
 #include "suites/standing.h"
 
@@ -30,12 +31,14 @@ struct Exactness final : Check {
       if (!run.truth) continue;
       const Standings standing = standings(run, in.kernel);
       const std::vector<ExactHead>& all = in.certificates.of_run(i);
-      Failing failing{{"o", {}}, {"ht", {}}};
+      const std::vector<Strand> list = strands(run);
+      const I HV = run.problem.value_heads;
+      Failing failing{{"o", {}}, {"ht", {}}, {"snapshots", {}}};
       for (std::size_t h = 0; h < all.size(); ++h) {
         ++heads;
         if (!all[h].certified) continue;
         ++certified;
-        judge(in, i, static_cast<I>(h), all[h], standing, r, failing);
+        judge(in, i, list[h / static_cast<std::size_t>(HV)], static_cast<I>(h) % HV, all[h], standing, r, failing);
       }
       for (const auto& [tensor, elements] : failing)
         if (r.spread.empty() && !elements.empty())
@@ -53,16 +56,15 @@ struct Exactness final : Check {
   }
 
  private:
-  using Failing = std::vector<std::pair<std::string, std::vector<I>>>;   // elements of o and ht
+  using Failing = std::vector<std::pair<std::string, std::vector<I>>>;   // elements of o, ht and snapshots
 
-  static void judge(const CheckInput& in, std::size_t index, I head, const ExactHead& exact, const Standings& standing, CheckResult& r,
+  static void judge(const CheckInput& in, std::size_t index, const Strand& strand, I hv, const ExactHead& exact, const Standings& standing, CheckResult& r,
                     Failing& failing) {
     const Run& run = in.golden.the_case.runs[index];
     const Problem& p = run.problem;
-    const I HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, n = head / HV, hv = head % HV;
-    const I first = p.offsets()[static_cast<std::size_t>(n)];
-    for (const char* tensor : {"o", "ht"}) {
-      const bool state = tensor[0] == 'h';
+    const I HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V;
+    for (const char* tensor : {"o", strand.state}) {
+      const bool state = tensor[0] != 'o';
       const auto it = in.executions[index].outputs.find(std::string_view(tensor));
       if (it == in.executions[index].outputs.end()) continue;
       const Tensor& got = it->second;
@@ -72,8 +74,8 @@ struct Exactness final : Check {
       const TruthTensor* truth = nullptr;
       if (index < in.golden.truths.size())
         if (const auto t = in.golden.truths[index].find(std::string_view(tensor)); t != in.golden.truths[index].end()) truth = &t->second;
-      for (I e = 0; e < static_cast<I>(expected.size()); ++e) {
-        const I at = state ? head * KV + e : ((first + e / V) * HV + hv) * V + e % V;
+      for (I e = state ? 0 : strand.outputs * V; e < static_cast<I>(expected.size()); ++e) {
+        const I at = state ? (strand.state_row * HV + hv) * KV + e : (strand.rows[static_cast<std::size_t>(e / V)] * HV + hv) * V + e % V;
         const auto i = static_cast<std::size_t>(at);
         if (at >= got.size() || standing.of(tensor)[i] != Standing::judged) continue;
         const double want = expected[static_cast<std::size_t>(e)];
@@ -85,7 +87,7 @@ struct Exactness final : Check {
         // The last rounding as declared, or none but that into the tensor. False for NaN.
         const double g = got.at(at);
         if (g == want || g == rounded(finer[static_cast<std::size_t>(e)], 0, format_of(got.dtype))) continue;
-        failing[state].second.push_back(at);
+        failing[!state ? 0 : tensor[0] == 'h' ? 1 : 2].second.push_back(at);
         if (++r.failing > 1) continue;
         Finding f = finding(in, index, tensor, at, 0);
         f.expected_hi = want;

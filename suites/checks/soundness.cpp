@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/strand.h"
 #include "suites/spread.h"
 #include "suites/standing.h"
 
@@ -41,25 +42,43 @@ struct Soundness final : Check {
       fail(r, where + v);
     }
     const Standings standing = standings(run, in.kernel);
-    const Tensor shapes[] = {Tensor(p.io, {0}), Tensor(p.state, {0})};
-    const std::vector<std::int64_t> want[] = {{p.tokens() + p.padding, p.value_heads, p.value_dim},
-                                              {p.sequences(), p.value_heads, p.key_dim, p.value_dim}};
-    const char* const tensors[] = {"o", "ht"};
-    for (int k = 0; k < (p.final_state ? 2 : 1); ++k) {
-      const auto it = e.outputs.find(std::string_view(tensors[k]));
+    for (const char* tensor : output_names(p)) {
+      const DType dtype = tensor[0] == 'o' ? p.io : p.state;
+      const std::vector<std::int64_t> want = output_shape(p, tensor);
+      const auto it = e.outputs.find(std::string_view(tensor));
       if (it == e.outputs.end()) {
         ++r.failing;
-        fail(r, where + tensors[k] + " is missing");
+        fail(r, where + tensor + " is missing");
         continue;
       }
       const Tensor& t = it->second;
-      if (t.shape != want[k] || t.dtype != shapes[k].dtype) {
+      if (t.shape != want || t.dtype != dtype) {
         ++r.failing;
-        fail(r, where + tensors[k] + " is " + gdn::name(t.dtype) + shape_text(t.shape) + ", expected " + gdn::name(shapes[k].dtype) + shape_text(want[k]));
+        fail(r, where + tensor + " is " + gdn::name(t.dtype) + shape_text(t.shape) + ", expected " + gdn::name(dtype) + shape_text(want));
         continue;
       }
-      elements(in, index, tensors[k], t, standing.of(tensors[k]), where, r);
+      elements(in, index, tensor, t, standing.of(tensor), where, r);
+      if (p.pool() && tensor[0] == 'h') idle_slots(in, index, t, where, r);
     }
+  }
+
+  // Slots of the pool that no sequence uses keep their bits.
+  static void idle_slots(const CheckInput& in, std::size_t index, const Tensor& pool, const std::string& where, CheckResult& r) {
+    const Run& run = in.golden.the_case.runs[index];
+    const Tensor& before = run.inputs.at("h0");
+    const std::int64_t width = pool.size() / run.problem.slots;
+    std::int64_t changed = 0, first = -1;
+    for (const Strand& s : strands(run))
+      for (std::int64_t i = s.state_row * width; s.idle && i < (s.state_row + 1) * width; ++i) {
+        ++r.judged;
+        if (pool.bits(i) == before.bits(i)) continue;
+        ++changed;
+        if (first < 0) first = i;
+      }
+    if (changed == 0) return;
+    const Location l = locate(run, index, "ht", first, std::max(in.kernel.contract.chunk, 1));
+    r.failing += changed;
+    fail(r, where + std::to_string(changed) + " elements of the pool changed in slots that no sequence uses, the first at " + to_string(l));
   }
 
   void elements(const CheckInput& in, std::size_t index, const std::string& tensor, const Tensor& t, const std::vector<Standing>& standing,

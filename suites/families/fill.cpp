@@ -116,9 +116,17 @@ TensorSet allocate(const Problem& p) {
   t["k"] = Tensor(p.io, {rows, p.heads, p.key_dim});
   t["v"] = Tensor(p.io, {rows, p.value_heads, p.value_dim});
   if (p.rule == Rule::kda) t["g"] = Tensor(p.gate, {rows, p.value_heads, p.key_dim});
-  else if (has_gate(p.rule)) t["g"] = Tensor(p.gate, {rows, p.value_heads});
+  else if (has_gate(p.rule)) t[p.raw ? "a" : "g"] = Tensor(p.gate, {rows, p.value_heads});
+  if (p.raw) t["A_log"] = t["dt_bias"] = Tensor(DType::f32, {p.value_heads});
   if (has_beta(p.rule)) t["beta"] = Tensor(p.beta, {rows, p.value_heads});
-  if (p.initial_state) t["h0"] = Tensor(p.state, {p.sequences(), p.value_heads, p.key_dim, p.value_dim});
+  if (p.initial_state) t["h0"] = Tensor(p.state, {p.states(), p.value_heads, p.key_dim, p.value_dim});
+  if (p.pool()) {
+    const I calls = static_cast<I>(p.cuts().size()) + 1, N = p.sequences();
+    Tensor indices(DType::i32, {calls, N});
+    for (I i = 0; i < calls * N; ++i) indices.set(i, i % N < p.slots ? static_cast<double>(i % N) : -1);
+    t["state_indices"] = std::move(indices);
+    if (p.operation == Operation::verify) t["accepted"] = Tensor(DType::i32, {calls, N});
+  }
   Tensor cu(DType::i64, {p.sequences() + 1});
   const auto offsets = p.offsets();
   for (std::size_t n = 0; n < offsets.size(); ++n) cu.set_bits(static_cast<I>(n), static_cast<std::uint64_t>(offsets[n]));
@@ -129,7 +137,7 @@ TensorSet allocate(const Problem& p) {
 void poison_padding(const Problem& p, TensorSet& t) {
   const I rows = p.tokens() + p.padding;
   for (auto& [name, tensor] : t) {
-    if (name == "h0" || name == "cu_seqlens" || rows == 0) continue;
+    if (rows == 0 || tensor.shape[0] != rows || !is_floating(tensor.dtype) || name == "h0" || name == "A_log" || name == "dt_bias") continue;
     const I width = tensor.size() / rows;
     for (I i = p.tokens() * width; i < tensor.size(); ++i) tensor.set(i, std::numeric_limits<double>::quiet_NaN());
   }
@@ -227,6 +235,27 @@ Case single(const std::string& family, const Problem& p, std::uint64_t seed, Ten
 void require_prefill(const std::string& family, const Problem& p) {
   if (p.operation != Operation::prefill)
     throw std::invalid_argument("family " + family + " makes prefill cases only, not '" + to_string(p) + "'");
+}
+
+void require_pool(const std::string& family, const Problem& p, Operation operation) {
+  if (p.operation != operation)
+    throw std::invalid_argument("family " + family + " makes " + name(operation) + " cases only, not '" + to_string(p) + "'");
+}
+
+void poison_idle_rows(const Problem& p, TensorSet& t) {
+  const Tensor& indices = t.at("state_indices");
+  const auto offsets = p.offsets();
+  const I N = p.sequences(), calls = indices.shape[0], step = p.operation == Operation::verify ? p.draft : 1;
+  for (auto& [name, tensor] : t) {
+    if (!is_floating(tensor.dtype) || name == "h0" || name == "A_log" || name == "dt_bias") continue;
+    const I width = tensor.size() / p.tokens();
+    for (I c = 0; c < calls; ++c)
+      for (I n = 0; n < N; ++n) {
+        if (indices.int_at(c * N + n) >= 0) continue;
+        const I first = offsets[static_cast<std::size_t>(n)] + c * step, last = std::min(first + step, offsets[static_cast<std::size_t>(n) + 1]);
+        for (I i = first * width; i < last * width; ++i) tensor.set(i, std::numeric_limits<double>::quiet_NaN());
+      }
+  }
 }
 
 std::vector<Problem> problems(std::initializer_list<const char*> texts) {

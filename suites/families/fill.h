@@ -41,7 +41,7 @@ struct Style {
   double state = 1;                                     // deviation of the entries of h0
 };
 
-// Zeroed tensors of the problem's shapes, with cu_seqlens set: what every fill starts from. Tensors that the rule
+// Zeroed tensors of the problem's shapes, with cu_seqlens set, on a pool slot n for row n: what every fill starts from. Tensors that the rule
 // does not use (g of delta and linear, beta of retention and linear) are left out.
 TensorSet allocate(const Problem& p);
 // Everything filled by the style; the padding past cu_seqlens[N] is NaN in every tensor.
@@ -57,6 +57,10 @@ void poison_padding(const Problem& p, TensorSet& t);
 Case single(const std::string& family, const Problem& p, std::uint64_t seed, TensorSet inputs);
 // Throws std::invalid_argument unless the problem is a prefill.
 void require_prefill(const std::string& family, const Problem& p);
+// The same for the operations on a pool.
+void require_pool(const std::string& family, const Problem& p, Operation operation);
+// Writes NaN into the token rows whose state index is -1.
+void poison_idle_rows(const Problem& p, TensorSet& t);
 std::vector<Problem> problems(std::initializer_list<const char*> texts);
 
 }  // namespace gdn::fill

@@ -47,7 +47,7 @@ std::function<TensorSet(const std::vector<TensorSet>&)> base_times(std::size_t r
   return [=](const std::vector<TensorSet>& results) {
     TensorSet e;
     for (const auto& [name, t] : results[0]) {
-      const double f = name == "ht" ? fh : fo;
+      const double f = name == "o" ? fo : fh;
       Tensor want = scaled(t, f);
       const double least = t.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
       if (const auto got = results[rhs].find(name); got != results[rhs].end() && got->second.shape == want.shape && std::fabs(f) != 1 && f != 0)

@@ -45,7 +45,7 @@ const char* const kProblem = "prefill/n2_t9+4_h1_hv2_k8_v4/bf16/h0";
 }  // namespace
 
 TEST_CASE("the generator makes what the oracle makes, at any number of threads") {
-  for (const char* problem : {kProblem, "prefill/n3_t5+0+1_h2_hv6_k4_v3/fp32/noht,pad=3", "decode/n4_t1_h1_hv3_k8_v8/fp16/h0,state=bf16"}) {
+  for (const char* problem : {kProblem, "prefill/n3_t5+0+1_h2_hv6_k4_v3/fp32/noht,pad=3", "prefill/n4_t1_h1_hv3_k8_v8/fp16/h0,state=bf16"}) {
     const Case c = real_case(problem);
     const Scratch whole, streamed, single;
     const fs::path a = write_golden(whole.path, real_golden(c));

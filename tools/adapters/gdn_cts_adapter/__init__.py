@@ -32,7 +32,8 @@ class Problem:
     """A problem parsed from its canonical text, for example prefill/n2_t64+3_h1_hv2_k64_v64/bf16/h0.
 
     operation, rule, io, gate, beta, state: strings ("bf16"); lengths: tokens of each sequence; heads, value_heads,
-    key_dim, value_dim, padding (rows past the last sequence); initial_state, final_state: bool; text.
+    key_dim, value_dim, padding (rows past the last sequence); initial_state, final_state: bool; slots and draft of decode
+    and verify; raw: bool, gates come as a, A_log, dt_bias; text.
     """
 
     def __init__(self, text):
@@ -52,7 +53,7 @@ class Problem:
         self.key_dim, self.value_dim = int(numbers["k"]), int(numbers["v"])
         self.gate = self.beta = self.state = "fp32"
         self.initial_state, self.final_state = False, True
-        self.padding, self.rule = 0, "gated_delta"
+        self.padding, self.rule, self.slots, self.draft, self.raw = 0, "gated_delta", 0, 0, False
         for option in parts[3].split(",") if len(parts) > 3 else []:
             key, _, value = option.partition("=")
             if key == "h0":
@@ -61,8 +62,10 @@ class Problem:
                 self.final_state = False
             elif key in ("g", "beta", "state", "rule"):
                 setattr(self, "gate" if key == "g" else key, value)
-            elif key == "pad":
-                self.padding = int(value)
+            elif key == "raw":
+                self.raw = True
+            elif key in ("pad", "slots", "draft"):
+                setattr(self, "padding" if key == "pad" else key, int(value))
 
     @property
     def sequences(self):
@@ -126,14 +129,18 @@ def _answer(run, request, module):
     problem = Problem(request["problem"])
     before = {name: a.copy() for name, a in inputs.items()}
     names = ("q", "k", "v", "g", "beta")
+    more = {n: inputs[n] for n in ("a", "A_log", "dt_bias", "state_indices", "accepted", "snapshots") if n in inputs}
     begin = time.perf_counter()
-    o, ht = run(problem, *(inputs.get(n) for n in names), request["scale"], inputs.get("h0"), inputs.get("cu_seqlens"))
+    results = run(problem, *(inputs.get(n) for n in names), request["scale"], inputs.get("h0"), inputs.get("cu_seqlens"), **more)
     seconds = time.perf_counter() - begin
-    changed = [n for n, a in inputs.items() if a.tobytes() != before[n].tobytes()]
+    in_place = ("h0", "snapshots") if problem.operation in ("decode", "verify") else ()
+    changed = [n for n, a in inputs.items() if n not in in_place and a.tobytes() != before[n].tobytes()]
     with h5py.File(request["outputs"], "w") as f:
-        f["o"] = np.asarray(o)
+        f["o"] = np.asarray(results[0])
         if problem.final_state:
-            f["ht"] = np.asarray(ht)
+            f["ht"] = np.asarray(results[1])
+        if problem.operation == "verify":
+            f["snapshots"] = np.asarray(results[2])
     answer = {"status": "ok", "message": "", "seconds": seconds, "violations": [f"input {n} changed" for n in changed]}
     if module:
         answer["module"] = module() if callable(module) else module
@@ -146,7 +153,10 @@ def serve(run, declaration):
     run(problem, q, k, v, g, beta, scale, h0, cu_seqlens) -> (o, ht). Arrays are numpy, in the declared convention;
     bf16 arrives as float32 holding exactly the bf16 values; h0 is None when the state starts at zero, cu_seqlens
     where a batch row is a sequence, a tensor where the rule fixes it. o and ht: arrays of the values of the io and state dtype (round_output helps); ht may be
-    None where problem.final_state is False. An exception is an error of that case, NotSupported its reason.
+    None where problem.final_state is False. Only a kernel that declares them gets more, by name: raw gates
+    (raw_gates; g is None) as a, A_log, dt_bias; decode and verify (ops=) state_indices, and after draft tokens accepted
+    and snapshots. There h0 is the pool, which may be changed in place and is returned as ht, and verify returns
+    (o, ht, snapshots). README.md beside this package says what they hold. An exception is an error of that case, NotSupported its reason.
 
     declaration: dict, or a function that returns one (called when the suite asks, so that a failing import is
     reported in one line). Keys: name, and as in kernels/gdn_kernel.h: version, description, convention, contract,
