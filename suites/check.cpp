@@ -96,7 +96,7 @@ const RunBounds& Bounds::of_run(std::size_t index) const {
   const std::vector<Strand> list = strands(run);
   const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, count = static_cast<std::int64_t>(list.size()) * HV;
   RunBounds all;
-  all.o.resize(static_cast<std::size_t>(p.tokens() * HV * V));
+  all.o.resize(static_cast<std::size_t>((p.tokens() + p.padding) * HV * V));   // of padding: 0, nobody asks
   if (p.final_state) all.ht.resize(static_cast<std::size_t>(p.states() * HV * KV));
   if (p.operation == Operation::verify) all.snapshots.resize(static_cast<std::size_t>(p.tokens() * HV * KV));
   parallel_for(count, [&](std::int64_t i) {
