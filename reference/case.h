@@ -28,8 +28,9 @@ struct Run {
 };
 
 // bit: equal as numbers (+0 = -0, any NaN = any NaN). shape_invariant: bit for kernels that declare the
-// property, else not judged here. See reference/README.md for the table of relations.
-enum class RelationClass : std::uint8_t { bit, shape_invariant, masks_select, symmetric_rounding, deterministic, steps_as_prefill };
+// property, else not judged here. recurrent: bit for recurrent kernels that declare shape_invariant. See
+// reference/README.md for the table of relations.
+enum class RelationClass : std::uint8_t { bit, shape_invariant, masks_select, symmetric_rounding, deterministic, steps_as_prefill, recurrent };
 
 // "Run rhs must return what `expected` makes of the results of the other runs."
 struct Relation {

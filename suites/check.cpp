@@ -32,10 +32,12 @@ const Check* find_check(std::string_view name) {
   return nullptr;
 }
 
-bool held_to(const Relation& r, const KernelInfo& kernel) {
+bool held_to(const Relation& r, const CheckInput& in) {
+  const KernelInfo& kernel = in.kernel;
   const Properties& p = kernel.properties;
+  const Contract contract = in.bounds.contract(r.rhs);
   // A state that is rounded at the end of a call only goes on with other numbers after a cut.
-  if ((r.row == 20 || r.row == 21) && (unit(kernel.contract, Point::ht) > unit(kernel.contract, Point::S_carried) || kernel.contract.cadence == Cadence::call))
+  if ((r.row == 20 || r.row == 21) && (unit(contract, Point::ht) > unit(contract, Point::S_carried) || contract.cadence == Cadence::call))
     return false;
   // Powers of two are exact in the range of fp32 and bf16 only.
   if (r.row >= 8 && r.row <= 10)
@@ -50,12 +52,13 @@ bool held_to(const Relation& r, const KernelInfo& kernel) {
     case RelationClass::masks_select: return p.masks_select;
     case RelationClass::symmetric_rounding: return p.symmetric;
     case RelationClass::steps_as_prefill: return p.steps_as_prefill;
+    case RelationClass::recurrent: return p.shape_invariant && kernel.contract.form == Form::recurrent;
   }
   return false;
 }
 
 bool any_relation(const CheckInput& in) {
-  return std::any_of(in.relations.begin(), in.relations.end(), [&](const Relation& r) { return held_to(r, in.kernel); });
+  return std::any_of(in.relations.begin(), in.relations.end(), [&](const Relation& r) { return held_to(r, in); });
 }
 
 Contract Bounds::contract(std::size_t run) const { return for_problem(contract_, case_.runs[run].problem); }

@@ -100,8 +100,8 @@ const std::vector<const Check*>& checks();         // in order
 const Check* find_check(std::string_view name);
 struct RegisterCheck { explicit RegisterCheck(const Check* c); };
 
-// Whether a kernel is held to a relation, by the properties it declares.
-bool held_to(const Relation& r, const KernelInfo& kernel);
+// Whether the kernel is held to a relation of the case, by the properties and the contract it declares.
+bool held_to(const Relation& r, const CheckInput& in);
 // Whether any relation of the case binds the kernel.
 bool any_relation(const CheckInput& in);
 

@@ -46,9 +46,19 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
   if (p.scale != 0 && k.convention.scale == ScaleHandling::fixed) return "the kernel's convention fixes the scale";
   if (!holds(c.io, p.io)) return std::string("io dtype ") + name(p.io) + " is not declared";
   if (!holds(c.state, p.state)) return std::string("state dtype ") + name(p.state) + " is not declared";
+  if (!holds(c.gate, p.gate)) return std::string("gate dtype ") + name(p.gate) + " is not declared";
+  if (!holds(c.beta, p.beta)) return std::string("beta dtype ") + name(p.beta) + " is not declared";
+  if (p.rule != Rule::gated_delta && std::find(c.rules.begin(), c.rules.end(), p.rule) == c.rules.end())
+    return std::string("rule ") + name(p.rule) + " is not declared";
   if (!holds(p.key_dim, c.key_min, c.key_max, c.key_dims)) return "K=" + std::to_string(p.key_dim) + " is outside the declared sizes";
   if (!holds(p.value_dim, c.value_min, c.value_max, c.value_dims)) return "V=" + std::to_string(p.value_dim) + " is outside the declared sizes";
   if (c.equal_kv && p.key_dim != p.value_dim) return "K != V is outside the declared sizes";
+  return {};
+}
+
+std::string exemption(const Case& c, const KernelInfo& k) {
+  for (const Run& run : c.runs)
+    if (std::string why = exemption(run.problem, k); !why.empty()) return why;
   return {};
 }
 
@@ -57,6 +67,8 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
   Problem q = p;
   if (!holds(c.io, q.io) && !c.io.empty()) q.io = c.io.front();
   if (!holds(c.state, q.state) && !c.state.empty()) q.state = c.state.front();
+  if (!holds(c.gate, q.gate) && !c.gate.empty()) q.gate = c.gate.front();
+  if (!holds(c.beta, q.beta) && !c.beta.empty()) q.beta = c.beta.front();
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
   int e;

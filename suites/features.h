@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/session.h"
+#include "reference/case.h"
 #include "reference/problem.h"
 
 namespace gdn {
@@ -14,8 +15,11 @@ namespace gdn {
 std::set<std::string> features(const Problem& p);
 
 // Empty where the kernel's declared dtypes and sizes hold the problem; else the reason that exempts the case from a
-// profile: io dtype, state dtype, K, V, or a scale other than K^-1/2 where the kernel's convention fixes it. Nothing else.
+// profile: a dtype, K, V, a rule other than the gated delta rule, or a scale other than K^-1/2 where the kernel's
+// convention fixes it. Nothing else.
 std::string exemption(const Problem& p, const KernelInfo& k);
+// Of any run of the case: relations may need runs in other dtypes and sizes than the case itself.
+std::string exemption(const Case& c, const KernelInfo& k);
 
 // The nearest problem inside the declared dtypes and sizes; exact_scale: a scale that was a power of two stays one,
 // by another K where the convention fixes it at K^-1/2.

@@ -107,9 +107,15 @@ double ulp_at(double x, Format f) {
 }
 
 bool overflow_allowed(double got, double hi, double bound, double radius, Format f) {
+  // A value stored on the way may have left its format's range: infinity, and what comes of two of them.
+  if (bound == std::numeric_limits<double>::infinity()) return !std::isfinite(got);
   const double widened = (got < 0 ? -hi : hi) + bound + radius;
   if (std::isnan(got)) return !info(f).has_infinity && std::fabs(hi) + bound + radius > info(f).max_finite;
   return std::isinf(got) && widened > info(f).max_finite;
+}
+
+Format overflow_format(const CheckInput& in, std::size_t run, std::string_view tensor) {
+  return in.bounds.contract(run).at(tensor == "ht" ? Point::ht : Point::out).format;
 }
 
 double bound_of(const CheckInput& in, std::size_t run, std::string_view tensor, std::int64_t e) {

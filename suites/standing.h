@@ -28,8 +28,12 @@ Format format_of(DType t);                         // of a floating dtype
 double rounded(double hi, double lo, Format f);
 double ulp_at(double x, Format f);                 // spacing of the format at |x|
 
-// An infinity where the exact value, widened by bound and radius, passes the greatest finite number (2.4).
+// An infinity where the exact value, widened by bound and radius, passes the greatest finite number (2.4); NaN as well where
+// the bound is infinite.
 bool overflow_allowed(double got, double hi, double bound, double radius, Format f);
+
+// The format whose greatest number o or ht may pass: the contract's last store, where that is narrower than the tensor.
+Format overflow_format(const CheckInput& in, std::size_t run, std::string_view tensor);
 
 // Everything a person wants to see of one element. got: the kernel's tensor.
 Finding finding(const CheckInput& in, std::size_t run, std::string_view tensor, std::int64_t element, double bound);

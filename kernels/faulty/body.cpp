@@ -294,6 +294,23 @@ constexpr Fault kTable[] = {
     {"accepted_of_first_row", "acceptance-wrong", R, 0, "all rows use the count of the first one", "a missing stride"},
     {"accepted_state_not_kept", "acceptance-wrong", R, 0, "the accepted state is continued but not stored into its slot", "public reports of commits that are lost when nothing is accepted next"},
     {"drafts_written_to_pool", "acceptance-wrong", R, 0, "the state after all draft tokens is written to the pool before any is accepted", "decode kernels used for drafts"},
+    {"masked_fill_gate_skips_token", "gate-reset-lost", RC, -9999, "a token whose gate is at or below a fill value is taken as masked: neither decayed nor written", "padding that is marked by values instead of by lengths"},
+    {"gate_sum_wraps_in_fixed_point", "saturation-wrong", C, 32768, "gate sums of a chunk are kept in 32-bit fixed point and wrap past -32768", "integer scans of quantised gates"},
+    {"exponent_wraps_as_integer", "gate-reset-lost", RC, -2147483648.0, "a gate below -2^31 wraps as the integer exponent of its decay, which becomes 1", "exponentials by bit manipulation"},
+    {"reset_not_restarted_in_sums", "gate-infinite", C, 0, "after g=-inf the decays of later rows inside the chunk are taken as 0 as well", "guards that replace NaN by 0"},
+    {"short_key_taken_as_zero", "unwanted-normalisation", RC, 1e-3, "keys shorter than a threshold are taken as padding and set to 0", "guards against division by a small norm"},
+    {"eigenvalue_limited_to_zero", "beta-clamped", RC, 0, "beta is limited to 1/|k|^2, so that a step never turns the state's component along the key round", "kernels written before negative eigenvalues were allowed"},
+    {"key_vector_tail_counted_twice", "key-channels-dropped", RC, 8, "the last vector of 8 key channels overlaps the one before it, and reads of the output count the overlap twice", "tails handled by an overlapping vector load"},
+    {"sequence_number_in_8_bits", "sequence-state-mixed", RC, 256, "initial states are found by the sequence number modulo 256", "packed work descriptors with short fields"},
+    {"only_first_chunks_launched", "tail-tokens-dropped", C, 64, "chunks past the 64th of a sequence are not processed", "launch grids and tables of a fixed size"},
+    {"unscaled_output_overflows", "saturation-wrong", RC, 65504, "sums for the output overflow past 65504 before the scale is applied", "public reports of fp16 overflow before scaling"},
+    {"half_subnormals_flushed", "subnormals-flushed", RC, 0x1p-14, "subnormal fp16 inputs are read as 0", "conversions that flush by default"},
+    {"short_gate_keeps_its_dtype", "gate-narrowed", RC, 0, "decays of gates that come in 16 bits are rounded to the gates' dtype", "public reports of exponentials taken in the activation dtype"},
+    {"output_dtype_of_first_call", "workspace-stale", RC, 0, "later calls of a plan round outputs to the first call's dtype", "metadata cached by shape"},
+    {"scale_of_first_key_dim", "workspace-stale", RC, 0, "later calls of a plan scale by the first call's K^-1/2", "constants cached by name"},
+    {"ungated_scores_not_masked", "mask-off-by-one", C, 0, "without gates the scores are not masked: the mask came with the decays", "public reports of masks that are part of the decay matrix"},
+    {"ungated_path_starts_from_zero", "initial-state-ignored", RC, 0, "without gates the initial state is not read", "a path of its own for the ungated rule"},
+    {"summation_order_by_position", "batch-dependent", R, 0, "sums over key channels run backwards at every second token of a call", "unrolled loops with another order in the second half"},
     // --- memory and order ---
     {"one_element_wrong", "element-wrong", RC, 0x1p-4, "one output element is off by a sixteenth", "races and bad lanes"},
     {"one_lane_duplicated", "element-wrong", RC, 0, "one output element holds its neighbour's value", "races and bad lanes"},
@@ -351,6 +368,8 @@ class Body {
     if (memory_.calls == 0) {
       memory_.cu = x_.cu;
       memory_.scale = x_.scale;
+      memory_.key_dim = x_.K;
+      memory_.io = x_.io;
       memory_.beta = x_.beta;
       memory_.indices = x_.indices;
     }
@@ -463,6 +482,7 @@ class Body {
     if (is("length_of_first_sequence"_f)) last = std::min(last, first_ + (cu_[1] - cu_[0]));
     len_ = std::max<std::int64_t>(0, last - first_);
     if (is("tail_chunk_dropped"_f) && len_ > kChunk) len_ = len_ / kChunk * kChunk;
+    if (is("only_first_chunks_launched"_f)) len_ = std::min(len_, static_cast<std::int64_t>(p_) * kChunk);
     if (is("odd_last_token_skipped"_f)) len_ = len_ / 2 * 2;
     std::int64_t from = first_;
     lead_ = 0;
@@ -520,6 +540,9 @@ class Body {
         if (is("unwritten_token_not_decayed"_f) && b_[t] == 0) g_[t] = 0;
       }
     if (is("one_token_sequence_not_decayed"_f) && len_ == 1) g_[0] = 0;
+    if (is("masked_fill_gate_skips_token"_f))
+      for (std::int64_t t = 0; t < rows; ++t)
+        if (g_[t] <= static_cast<T>(p_)) g_[t] = b_[t] = 0;
     for (std::int64_t t = 0; t < rows; ++t) gate_input(g_[t]);
     if (is("gate_shifted_by_one"_f)) {
       for (std::int64_t t = rows - 1; t > 0; --t) g_[t] = g_[t - 1];
@@ -549,6 +572,7 @@ class Body {
     }
     if (is("scale_in_bf16"_f)) scale_ = narrow_to(scale_, Format::bf16);
     if (is("scale_cached_in_plan"_f) && memory_.calls > 0) scale_ = static_cast<T>(memory_.scale);
+    if (is("scale_of_first_key_dim"_f) && memory_.calls > 0) scale_ *= static_cast<T>(std::sqrt(K / static_cast<double>(memory_.key_dim)));
   }
 
   void gate_input(T& g) const {
@@ -567,6 +591,9 @@ class Body {
     if (is("gate_sign_dropped"_f)) g = static_cast<T>(std::fabs(e));
     if (is("infinite_gate_taken_as_zero"_f) && std::isinf(e)) g = 0;
     if (is("very_negative_gate_ignored"_f) && e < p_) g = 0;
+    if (is("exponent_wraps_as_integer"_f) && e * 1.4426950408889634 < p_) g = 0;
+    if (is("short_gate_keeps_its_dtype"_f) && x_.gate != DType::f32)
+      g = static_cast<T>(std::log(narrow(std::exp(e), x_.gate == DType::f16 ? Format::fp16 : Format::bf16)));
   }
 
   void beta_input() {
@@ -607,6 +634,21 @@ class Body {
     if (is("zero_key_gives_nan"_f))
       for (std::int64_t t = 0; t < len_; ++t)
         if (std::all_of(&k_[t * K_], &k_[t * K_] + K_, [](T e) { return e == 0; })) k_[t * K_] = std::numeric_limits<T>::quiet_NaN();
+    if (is("short_key_taken_as_zero"_f) || is("eigenvalue_limited_to_zero"_f))
+      for (std::int64_t t = 0; t < len_; ++t) {
+        double sum = 0;
+        for (std::int64_t c = 0; c < K_; ++c) sum += static_cast<double>(k_[t * K_ + c]) * static_cast<double>(k_[t * K_ + c]);
+        if (is("short_key_taken_as_zero"_f) && std::sqrt(sum) < p_) std::fill_n(&k_[t * K_], K_, T(0));
+        // Keys of norm 1 as they come, rounded, are not what this is about.
+        if (is("eigenvalue_limited_to_zero"_f) && static_cast<double>(b_[t]) * sum > 1.01) b_[t] = static_cast<T>(1 / sum);
+      }
+    if (is("key_vector_tail_counted_twice"_f) && K_ > 8 && K_ % 8)
+      for (std::int64_t t = 0; t < rows; ++t)
+        for (std::int64_t c = K_ - 8; c < K_ / 8 * 8; ++c) q_[t * K_ + c] *= 2;
+    if (is("half_subnormals_flushed"_f) && x_.io == DType::f16)
+      for (auto* a : {&q_, &k_, &v_})
+        for (T& e : *a)
+          if (std::fabs(e) < static_cast<T>(p_)) e = 0;
     if (is("keys_in_tf32"_f)) narrow_all(k_, Format::tf32);
     if (is("keys_in_bf16"_f)) narrow_all(k_, Format::bf16);
     if (is("queries_in_bf16"_f)) narrow_all(q_, Format::bf16);
@@ -656,11 +698,13 @@ class Body {
     if (is("initial_state_ignored"_f)) return;
     if (is("initial_state_only_at_first_call"_f) && memory_.calls > 0) return;
     if (is("initial_state_needs_final_state"_f) && !x_.want_ht) return;
+    if (is("ungated_path_starts_from_zero"_f) && x_.g.empty()) return;
     if (is("initial_state_only_for_one_token"_f) && len_ > 1) return;
     if (is("initial_state_only_for_first_sequence"_f) && n > 0) return;
     if (is("initial_state_skipped_for_short"_f) && len_ < kChunk) return;
     std::int64_t source = n;
     if (is("initial_state_of_first_sequence"_f)) source = 0;
+    if (is("sequence_number_in_8_bits"_f)) source = n % static_cast<std::int64_t>(p_);
     if (is("empty_sequences_not_counted"_f)) {
       source = 0;
       for (std::int64_t m = 0; m < n; ++m) source += cu_[m + 1] > cu_[m];
@@ -721,7 +765,7 @@ class Body {
       if (x_.verify && is("snapshot_before_write"_f)) put_snapshot(row_, t);
       auto read = [&](const T* key, T* into) {
         const bool cut = is(into == o ? "output_from_first_key_tile"_f : "correction_from_first_key_tile"_f);
-        const bool backward = is("summation_order_by_batch"_f) && x_.N > 1;
+        const bool backward = (is("summation_order_by_batch"_f) && x_.N > 1) || (is("summation_order_by_position"_f) && t % 2 == 1);
         const std::int64_t rows = cut ? std::min(K, std::int64_t{64}) : K;
         for (std::int64_t c = 0; c < rows; ++c) {
           const std::int64_t r = backward ? rows - 1 - c : c;
@@ -825,6 +869,15 @@ class Body {
       for (std::int64_t i = 0; i < m; ++i) prefix[i] = s += static_cast<float>(g[i]);
       differences();
     }
+    if (is("gate_sum_wraps_in_fixed_point"_f)) {
+      for (T& s : prefix) s = static_cast<T>(static_cast<double>(s) - 2 * p_ * std::floor((static_cast<double>(s) + p_) / (2 * p_)));
+      differences();
+      std::copy(prefix.begin(), prefix.end(), G_.begin());
+    }
+    if (is("reset_not_restarted_in_sums"_f))
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < i; ++j)
+          if (std::isinf(prefix[j])) E_[i * N + j] = -std::numeric_limits<T>::infinity();
     if (is("infinite_gates_subtracted"_f))
       for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t j = 0; j < i; ++j)
@@ -1016,7 +1069,7 @@ class Body {
 
       // Gram products, lower triangle (all of it where a faulty mask may reach above).
       const bool full = is("score_mask_by_multiplication"_f) || is("score_mask_by_gate_order"_f) || is("score_mask_one_late"_f) ||
-                        is("score_mask_by_block"_f) || is("inverse_transposed"_f);
+                        is("score_mask_by_block"_f) || is("inverse_transposed"_f) || (is("ungated_scores_not_masked"_f) && x_.g.empty());
       std::fill(kT.begin(), kT.end(), T(0));
       for (std::int64_t j = 0; j < m; ++j)
         for (std::int64_t c = 0; c < K; ++c) kT[c * N + j] = k[j * K + c];
@@ -1119,6 +1172,7 @@ class Body {
           if (is("score_mask_by_multiplication"_f) && j > i) d = f32(std::exp(static_cast<double>(G_[i]) - static_cast<double>(G_[j]))) * T(0);
           if (is("score_mask_by_gate_order"_f) && j > i && G_[i] <= G_[j]) d = std::exp(G_[i] - G_[j]);
           if (is("score_mask_one_late"_f) && j == i + 1) d = 1;
+          if (is("ungated_scores_not_masked"_f) && j > i && x_.g.empty()) d = 1;
           if (is("score_mask_by_block"_f) && j > i && j / 16 == i / 16) d = 1;
           if (is("score_far_block_skipped"_f) && i / 16 == 3 && j / 16 == 0) d = 0;
           if (is("score_window"_f) && i - j > static_cast<std::int64_t>(p_)) d = 0;
@@ -1205,6 +1259,11 @@ class Body {
       const std::int64_t row = first_ + t - lead_;
       for (std::int64_t c = 0; c < V_; ++c) {
         T o = o_[t * V_ + c];
+        if (is("output_dtype_of_first_call"_f) && memory_.calls > 0) {
+          if (memory_.io == DType::bf16) o = narrow_to(o, Format::bf16);
+          if (memory_.io == DType::f16) o = narrow_to(o, Format::fp16);
+        }
+        if (is("unscaled_output_overflows"_f) && std::fabs(o) > static_cast<T>(p_ * x_.scale)) o = std::copysign(std::numeric_limits<T>::infinity(), o);
         if (is("output_truncated"_f)) o = static_cast<T>(truncate(static_cast<double>(o), io));
         if (is("output_through_fp16"_f)) o = narrow_to(o, Format::fp16);
         if (is("output_through_bf16"_f)) o = narrow_to(o, Format::bf16);

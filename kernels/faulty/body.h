@@ -13,7 +13,7 @@ namespace gdn::faulty {
 struct View {
   std::int64_t N = 1, rows = 0, H = 1, HV = 1, K = 1, V = 1;
   double scale = 1;
-  DType io = DType::f32, state = DType::f32;       // of o, of ht
+  DType io = DType::f32, state = DType::f32, gate = DType::f32;   // of o, of ht, of g
   bool want_ht = true;
   std::vector<std::int64_t> cu;                    // [N+1]
   std::vector<float> q, k, v, g, beta;             // g, beta may be empty: 0, 1
@@ -41,6 +41,8 @@ struct Memory {
   std::vector<std::int64_t> indices;               // slots of the first call
   std::map<std::int64_t, std::vector<double>> by_slot;   // last state of slot * HV + head
   double scale = 0;
+  std::int64_t key_dim = 0;
+  DType io = DType::f32;
 };
 
 inline constexpr std::int64_t kChunk = 64;

@@ -149,6 +149,7 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   if (ht) x.state = dtype_of(ht->t);
   x.cu = read<std::int64_t>(cu);
   x.q = read<float>(q);
+  if (const gdn_tensor* g = gdn_find(call, GDN_G)) x.gate = dtype_of(g->t);
   x.k = read<float>(gdn_find(call, GDN_K));
   x.v = read<float>(gdn_find(call, GDN_V));
   x.g = read<float>(gdn_find(call, GDN_G));
@@ -263,6 +264,7 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   x.scale = p.effective_scale();
   x.io = p.io;
   x.state = p.state;
+  x.gate = p.gate;
   x.want_ht = p.final_state;
   x.cu = p.offsets();
   auto get = [&]<class E>(const char* name, std::vector<E>& to) {

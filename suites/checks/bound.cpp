@@ -63,7 +63,7 @@ struct Bound final : Check {
     const std::vector<Standing>& standing = all.of(tensor);
     const std::vector<double>& bound = in.bounds.of_run(index).of(tensor);
     const Signal signal(run.problem, truth);
-    const Format format = format_of(got.dtype);
+    const Format format = overflow_format(in, index, tensor);
     double error2 = 0, truth2 = 0, max_abs = 0, worst = r.metrics["max_ratio"];
     std::int64_t worst_element = -1;
     std::vector<std::int64_t> failing;

@@ -27,7 +27,7 @@ struct Relations final : Check {
     if (!in.relations.empty())
       for (const Execution& e : in.executions) results.push_back(e.outputs);
     for (const Relation& relation : in.relations) {
-      if (!held_to(relation, in.kernel)) {
+      if (!held_to(relation, in)) {
         ++undeclared;
         continue;
       }

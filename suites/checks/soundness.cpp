@@ -84,7 +84,7 @@ struct Soundness final : Check {
   void elements(const CheckInput& in, std::size_t index, const std::string& tensor, const Tensor& t, const std::vector<Standing>& standing,
                 const std::string& where, CheckResult& r) const {
     const std::uint64_t poison = poison_bits(t.dtype);
-    const Format format = format_of(t.dtype);
+    const Format format = overflow_format(in, index, tensor);
     const Truth* truths = index < in.golden.truths.size() ? &in.golden.truths[index] : nullptr;
     const TruthTensor* truth = nullptr;
     if (truths)

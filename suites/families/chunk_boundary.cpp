@@ -1,6 +1,7 @@
 // Case family `chunk_boundary`: lengths on both sides of every usual chunk border.
 // There to catch slips of ragged tails, of what one chunk hands to the next, and of the masks inside one.
 #include "suites/families/fill.h"
+#include "suites/families/relate.h"
 #include "suites/family.h"
 
 namespace gdn {
@@ -12,7 +13,8 @@ struct ChunkBoundary final : Family {
   std::string rationale() const override {
     return "T in {1, C-1, C, C+1, 2C-1, 2C+1} for chunks of C = 16, 32, 64 and 128: a tail of one row, a tail of all rows but one, "
            "and none. Gates change size exactly at the borders, with one head that forgets nothing, so that a decay taken from "
-           "a neighbouring row and a state lost at a border both show in the final state.";
+           "a neighbouring row and a state lost at a border both show in the final state. v and h0 negated must give the same bits "
+           "negated, which decides where the bound of a coarse contract cannot.";
   }
   std::vector<std::string> kinds() const override {
     return {"tail-decay-wrong-row", "tail-gates-zeroed", "tail-padding-read", "tail-tokens-dropped", "state-zeroed-at-chunk-border",
@@ -62,6 +64,7 @@ struct ChunkBoundary final : Family {
             if (row == 1) g->second.set(at, -0.03125);
             if (row == 15) g->second.set(at, -0.25);
           }
+    relate::add_negated_values(c);
     return c;
   }
 };

@@ -18,7 +18,7 @@ struct LongMemory final : Family {
   std::vector<std::string> kinds() const override {
     return {"state-zeroed-at-chunk-border", "state-stale-at-chunk-border", "state-decay-wrong-at-chunk-border", "gate-narrowed",
             "gate-tiny-lost", "gate-ignored", "state-narrowed", "state-rounded-too-often", "initial-state-ignored",
-            "correction-missing", "uncorrected-values", "cross-term-missing"};
+            "correction-missing", "uncorrected-values", "cross-term-missing", "tail-tokens-dropped", "offset-overflow"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
@@ -28,7 +28,8 @@ struct LongMemory final : Family {
     std::vector<Problem> p = fill::problems(
         {"prefill/n1_t1024_h1_hv2_k64_v64/bf16/h0", "prefill/n1_t1024_h1_hv2_k64_v64/fp32/h0",
          "prefill/n1_t500_h1_hv2_k128_v128/bf16/h0", "prefill/n1_t500_h1_hv1_k128_v128/fp32/h0",
-         "prefill/n1_t2048_h1_hv2_k32_v32/fp32/h0", "prefill/n1_t2048_h1_hv2_k32_v32/bf16/h0"});
+         "prefill/n1_t2048_h1_hv2_k32_v32/fp32/h0", "prefill/n1_t2048_h1_hv2_k32_v32/bf16/h0",
+         "prefill/n1_t4225_h1_hv1_k16_v16/fp32/h0", "prefill/n1_t4225_h1_hv1_k16_v16/bf16/h0"});   // more than 64 chunks
     if (level != Level::ci)
       for (Problem& more : fill::problems({"prefill/n1_t8192_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t8192_h1_hv2_k128_v128/fp32/h0",
                                            "prefill/n1_t65536_h1_hv2_k32_v32/fp32/h0"}))

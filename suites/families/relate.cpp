@@ -59,11 +59,11 @@ std::function<TensorSet(const std::vector<TensorSet>&)> base_times(std::size_t r
   };
 }
 
-void add_negated_values(Case& c) {
+void add_negated_values(Case& c, bool truth) {
   const std::size_t values = add_run(c, "values negated", [](Run& r) {
     r.inputs["v"] = scaled(r.inputs.at("v"), -1);
     if (r.problem.initial_state) r.inputs["h0"] = scaled(r.inputs.at("h0"), -1);
-  });
+  }, truth);
   add(c, 12, RelationClass::symmetric_rounding, values, "v and h0 negated give o and ht negated", base_times(values, -1, -1));
 }
 

@@ -25,7 +25,8 @@ Relation& add(Case& c, int row, RelationClass cls, std::size_t rhs, const std::s
 std::function<TensorSet(const std::vector<TensorSet>&)> base_times(std::size_t rhs, double fo, double fh);
 
 // Row 12 on run 0: v and h0 negated give o and ht negated. For families of random values, so that something still decides
-// where the bound of a coarse contract exceeds the signal.
-void add_negated_values(Case& c);
+// where the bound of a coarse contract exceeds the signal. truth: needed where a result may overflow its format, which only
+// the truth can excuse.
+void add_negated_values(Case& c, bool truth = false);
 
 }  // namespace gdn::relate

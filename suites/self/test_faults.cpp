@@ -37,7 +37,7 @@ Run probe(const std::string& text, const std::vector<double>& gates, double norm
     return norm * r.normal(static_cast<std::uint64_t>(c)) / std::sqrt(static_cast<double>(p.key_dim));
   });
   fill("v", p.io, {T, p.value_heads, p.value_dim}, [&](const Random& r, std::int64_t i) { return value * normal(r, i); });
-  fill("g", DType::f32, {T, p.value_heads}, [&](const Random& r, std::int64_t i) {
+  if (p.rule == Rule::gated_delta) fill("g", p.gate, {T, p.value_heads}, [&](const Random& r, std::int64_t i) {
     return gates[r.below(static_cast<std::uint64_t>(i), gates.size())];
   });
   fill("beta", DType::f32, {T, p.value_heads}, [&](const Random& r, std::int64_t i) {
@@ -66,6 +66,11 @@ std::vector<Run> probes() {
       probe("prefill/n1_t20_h1_hv18_k20_v8/fp32/h0,state=bf16", {-0.1, -0.01}, 1, 1, 1),
       probe("prefill/n1_t1030_h1_hv1_k8_v8/fp32", {-0.01}, 1, 1, 1),
       probe("prefill/n1_t3_h1_hv1_k8_v8/fp32/h0", {-0.01}, 0, 1, 1),
+      probe("prefill/n1_t3_h1_hv1_k8_v8/fp32/h0", {-0.01}, 1e-4, 1, 1),
+      probe("prefill/n300_t1_h1_hv1_k2_v2/fp32/h0", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t4100_h1_hv1_k2_v2/fp32", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t9_h1_hv1_k8_v8/fp16/h0,g=bf16", {-0.01}, 1, 0x1p-16, 1),
+      probe("prefill/n1_t9_h1_hv1_k8_v8/fp32/h0,rule=delta", {0}, 1, 1, 1),
   };
 }
 
@@ -192,7 +197,8 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   const Fault& none = *find_fault("none");
   // Visible only from one run of a plan to the next, or outside the outputs.
   const std::set<std::string> elsewhere{"scale_cached_in_plan", "stale_state_as_initial", "writes_past_the_end", "query_scaled_in_place",
-                                           "values_scaled_by_row_peak", "tail_masked_by_multiplication", "slot_state_cached"};
+                                           "values_scaled_by_row_peak", "tail_masked_by_multiplication", "slot_state_cached",
+                                           "output_dtype_of_first_call", "scale_of_first_key_dim"};
   const std::vector<Run> runs = probes();
   std::vector<TensorSet> exact;
   for (const Run& run : runs) {
@@ -216,7 +222,7 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
       for (std::size_t i = 0; form == Form::recurrent && i < pools.size() && worst < 0x1p-24; ++i)
         worst = std::max(worst, difference(run_fault(f, form, pools[i]), exact_pools[i], pools[i].problem));
       INFO(f.name << " form " << static_cast<int>(form) << " largest change " << worst);
-      if (std::string_view(f.name) == "summation_order_by_batch") CHECK(worst > 0);   // changes the order of sums only
+      if (std::string_view(f.name).starts_with("summation_order")) CHECK(worst > 0);   // changes the order of sums only
       else CHECK(worst >= 0x1p-30);
     }
   }
