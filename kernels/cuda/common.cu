@@ -4,9 +4,7 @@
 #include "kernels/cuda/common.cuh"
 
 namespace gdn_cuda {
-namespace {
-
-bool view(const gdn_call* call, int role, const char* name, bool required, int ndim, View* out, char* message, size_t size) {
+bool read_view(const gdn_call* call, int role, const char* name, bool required, int ndim, View* out, char* message, size_t size) {
   const gdn_tensor* t = gdn_find(call, role);
   if (!t || !t->t.data) {
     if (required) std::snprintf(message, size, "tensor %s is missing", name);
@@ -40,8 +38,6 @@ bool view(const gdn_call* call, int role, const char* name, bool required, int n
   return true;
 }
 
-}  // namespace
-
 bool read_call(const gdn_call* call, Forward* f, char* message, size_t size) {
   const gdn_problem& p = *call->problem;
   f->N = p.N;
@@ -52,12 +48,13 @@ bool read_call(const gdn_call* call, Forward* f, char* message, size_t size) {
   f->V = static_cast<int>(p.V);
   f->scale = static_cast<float>(p.scale);
   const bool rows = p.T > 0;                       // no tokens: tensors may be empty
-  return view(call, GDN_Q, "q", rows, 3, &f->q, message, size) && view(call, GDN_K, "k", rows, 3, &f->k, message, size) &&
-         view(call, GDN_V, "v", rows, 3, &f->v, message, size) && view(call, GDN_G, "g", false, 2, &f->g, message, size) &&
-         view(call, GDN_BETA, "beta", false, 2, &f->beta, message, size) &&
-         view(call, GDN_H0, "h0", false, 4, &f->h0, message, size) &&
-         view(call, GDN_CU_SEQLENS, "cu_seqlens", true, 1, &f->cu, message, size) &&
-         view(call, GDN_O, "o", rows, 3, &f->o, message, size) && view(call, GDN_HT, "ht", false, 4, &f->ht, message, size);
+  const bool packed = p.operation == GDN_PREFILL;  // rows of a pool are equally long
+  return read_view(call, GDN_Q, "q", rows, 3, &f->q, message, size) && read_view(call, GDN_K, "k", rows, 3, &f->k, message, size) &&
+         read_view(call, GDN_V, "v", rows, 3, &f->v, message, size) && read_view(call, GDN_G, "g", false, 2, &f->g, message, size) &&
+         read_view(call, GDN_BETA, "beta", false, 2, &f->beta, message, size) &&
+         read_view(call, GDN_H0, "h0", false, 4, &f->h0, message, size) &&
+         read_view(call, GDN_CU_SEQLENS, "cu_seqlens", packed, 1, &f->cu, message, size) &&
+         read_view(call, GDN_O, "o", rows, 3, &f->o, message, size) && read_view(call, GDN_HT, "ht", false, 4, &f->ht, message, size);
 }
 
 bool cuda_ok(cudaError_t status, const char* what, char* message, size_t size) {

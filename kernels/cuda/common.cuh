@@ -96,6 +96,8 @@ struct Forward {
   float scale;
 };
 
+// A tensor of a call as a view; true when it is there or not required and laid out in a way the kernels here take.
+bool read_view(const gdn_call* call, int role, const char* name, bool required, int ndim, View* out, char* message, size_t size);
 // Fills `f` from a call; false with a message when a tensor is missing or laid out in a way no kernel here takes.
 bool read_call(const gdn_call* call, Forward* f, char* message, size_t size);
 // Below this gate exp(g) rounds to zero in fp32: it is a reset, and gate sums start again after it.

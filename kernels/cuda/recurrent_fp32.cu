@@ -1,6 +1,7 @@
 // cuda_recurrent_fp32: the recurrence token by token in fp32, any dtype in and out. The plain kernel that the others are
-// compared with on the device: no chunks, no gate sums, -inf and every beta are ordinary values.
+// compared with on the device: no chunks, no gate sums, -inf and every beta are ordinary values. Steps on a pool: decode.cu.
 #include "kernels/cuda/common.cuh"
+#include "kernels/cuda/decode.cuh"
 
 namespace gdn_cuda {
 namespace {
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(128) recurrent(const __grid_constant__ Forward
 
 int create(const gdn_problem* problem, void** plan, char* message, size_t size) {
   if (!device_present(message, size)) return GDN_NOT_SUPPORTED;
-  if (problem->operation != GDN_PREFILL || problem->rule > GDN_RULE_DELTA) {
-    std::snprintf(message, size, "only prefill of rules gated_delta and delta");
+  if (problem->operation > GDN_VERIFY || problem->rule > GDN_RULE_DELTA) {
+    std::snprintf(message, size, "only prefill, decode and verify of rules gated_delta and delta");
     return GDN_NOT_SUPPORTED;
   }
   if (problem->K > 256 || problem->N > 65535) {
@@ -107,6 +108,7 @@ int create(const gdn_problem* problem, void** plan, char* message, size_t size) 
 int run(void*, const gdn_call* call, char* message, size_t size) {
   Forward f{};
   if (!read_call(call, &f, message, size)) return GDN_ERROR;
+  if (call->problem->operation != GDN_PREFILL) return run_pool(call, f, message, size);
   const dim3 grid(static_cast<unsigned>((f.V + kValues - 1) / kValues), static_cast<unsigned>(f.HV), static_cast<unsigned>(f.N));
   const auto stream = static_cast<cudaStream_t>(call->stream);
   if (f.K <= 64) recurrent<64><<<grid, 128, 0, stream>>>(f);
@@ -121,7 +123,7 @@ void destroy(void*) {}
 
 extern const gdn_kernel recurrent_fp32_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_recurrent_fp32", "token by token in fp32", "1", "", "fp32-recurrent",
-    "ops=prefill;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
+    "ops=prefill,decode,verify;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
     "deterministic;shape_invariant;symmetric;masks_select", create, run, destroy};
 
 }  // namespace gdn_cuda
