@@ -1,5 +1,6 @@
-// cuda_chunk_fp32: chunkwise forward in true fp32 (fused multiply-adds, no TF32), any dtype in and out.
-// Same algebra as chunk_bf16.cu: prepare makes M beta and P of every chunk, forward walks the chunks in residual form.
+// cuda_chunk_fp32: chunkwise forward in true fp32 (fused multiply-adds, no TF32), any dtype in and out; and cuda_chunk_tf32,
+// the same with the products of `forward` on tensor cores, operands rounded to TF32. Same algebra as chunk_bf16.cu: prepare
+// makes M beta and P of every chunk (in fp32 for both), forward walks the chunks in residual form.
 #include "kernels/cuda/chunk_common.cuh"
 
 namespace gdn_cuda {
@@ -236,6 +237,157 @@ __global__ void __launch_bounds__(256, 1) forward(const __grid_constant__ Params
   }
 }
 
+__device__ __forceinline__ unsigned tf32(float x) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+// d += a b for a 16 x 8 and b 8 x 8. With g = lane / 4 and t = lane % 4, a holds (g,t), (g+8,t), (g,t+4), (g+8,t+4), b holds
+// (t,g), (t+4,g), and d holds (g,2t), (g,2t+1), (g+8,2t), (g+8,2t+1).
+__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// Fragment of a 16 x 8 block at `at`; row and column: distance of neighbours along them.
+__device__ __forceinline__ void fragment(unsigned (&a)[4], const float* at, int row, int column, int g, int t) {
+  a[0] = tf32(at[g * row + t * column]);
+  a[1] = tf32(at[(g + 8) * row + t * column]);
+  a[2] = tf32(at[g * row + (t + 4) * column]);
+  a[3] = tf32(at[(g + 8) * row + (t + 4) * column]);
+}
+
+// 8 warps. Of the 64 x 32 results a warp has 16 rows and 16 columns; of the state 16 key channels (two times that where
+// KP = 256) and all 32 columns, or half of them where KP = 64.
+template <int KP, Type type>
+__global__ void __launch_bounds__(256, 1) forward_tf32(const __grid_constant__ Params p) {
+  using L = Layout<KP>;
+  constexpr int kTiles = KP == 256 ? 2 : 1, kColumns = KP == 64 ? 2 : 4;   // of 16 keys and of 8 values
+  extern __shared__ __align__(16) float shared[];
+  float *ks = shared + L::k, *qs = shared + L::q, *ms = shared + L::m, *ps = shared + L::p, *bs = shared + L::b, *vn = shared + L::vn,
+        *ss = shared + L::s, *factors = shared + L::factors;
+  const Forward& f = p.f;
+  const int v0 = blockIdx.x * kValues, hv = blockIdx.y, h = hv / (f.HV / f.H), thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
+  const int row0 = warp % 4 * 16, column0 = warp / 4 * 16, key0 = (KP == 64 ? warp % 4 : warp) * 16, value0 = KP == 64 ? warp / 4 * 16 : 0;
+  const int64_t n = blockIdx.z, begin = load_int(f.cu, n), end = load_int(f.cu, n + 1);
+  const int64_t first_chunk = f.N > 1 ? p.chunk_offset[n] : 0;
+  float S[kTiles][kColumns][4];
+  // Calls visit(value of the state, key, value channel of the block) for all that this thread holds.
+  const auto each_state = [&](auto visit) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) visit(S[i][j][e], key0 + i * 128 + g + e / 2 * 8, value0 + j * 8 + 2 * t + e % 2);
+  };
+  each_state([&](float& s, int key, int value) {
+    s = f.h0 && key < f.K && v0 + value < f.V ? load(f.h0, n * f.h0.s0 + hv * f.h0.s1 + key * f.h0.s2 + v0 + value) : 0.0f;
+    ss[key * kValuePitch + value] = s;
+  });
+  for (int64_t first = begin; first < end; first += C) {
+    const int rows = static_cast<int>(min(static_cast<int64_t>(C), end - first));
+    const int64_t slot = (first_chunk + (first - begin) / C) * f.HV + hv;
+    load_rows<type, 64, KP, 256>(f.k, first, h * f.k.s1, rows, f.K, p.vector_k, ks, L::pitch);
+    load_rows<type, 64, KP, 256>(f.q, first, h * f.q.s1, rows, f.K, p.vector_q, qs, L::pitch);
+    load_rows<type, 64, kValues, 256>(f.v, first, hv * f.v.s1 + v0, rows, f.V - v0, p.vector_v, bs, kValuePitch);
+#pragma unroll
+    for (int i = thread; i < 1024; i += 256) {
+      *reinterpret_cast<float4*>(ms + i / 16 * kRow + i % 16 * 4) = reinterpret_cast<const float4*>(p.M + slot * 4096)[i];
+      *reinterpret_cast<float4*>(ps + i / 16 * kRow + i % 16 * 4) = reinterpret_cast<const float4*>(p.P + slot * 4096)[i];
+    }
+    if (thread < 129) factors[thread] = p.factors[slot * 256 + thread];
+    __syncthreads();
+
+    float x[2][4] = {}, o[2][4] = {};              // S^T k and S^T q
+#pragma unroll 4
+    for (int c = 0; c < KP; c += 8) {
+      unsigned k[4], q[4];
+      fragment(k, ks + row0 * L::pitch + c, L::pitch, 1, g, t);
+      fragment(q, qs + row0 * L::pitch + c, L::pitch, 1, g, t);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float* s = ss + (c + t) * kValuePitch + column0 + j * 8 + g;
+        const unsigned s0 = tf32(s[0]), s1 = tf32(s[4 * kValuePitch]);
+        mma(x[j], k, s0, s1);
+        mma(o[j], q, s0, s1);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int r = row0 + g + e / 2 * 8;
+        float& b = bs[r * kValuePitch + column0 + j * 8 + 2 * t + e % 2];   // holds v; rows past the end are zero and stay so
+        b = fmaf(-factors[r], x[j][e], b);
+      }
+    __syncthreads();
+    float w[2][4] = {};
+#pragma unroll 2
+    for (int c = 0; c < row0 + 16; c += 8) {       // M beta is lower triangular
+      unsigned m[4];
+      fragment(m, ms + row0 * kRow + c, kRow, 1, g, t);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float* b = bs + (c + t) * kValuePitch + column0 + j * 8 + g;
+        mma(w[j], m, tf32(b[0]), tf32(b[4 * kValuePitch]));
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int r = row0 + g + e / 2 * 8;
+        vn[r * kValuePitch + column0 + j * 8 + 2 * t + e % 2] = w[j][e];
+        o[j][e] *= f.scale * factors[r];
+      }
+    __syncthreads();
+#pragma unroll 2
+    for (int c = 0; c < row0 + 16; c += 8) {
+      unsigned m[4];
+      fragment(m, ps + row0 * kRow + c, kRow, 1, g, t);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float* b = vn + (c + t) * kValuePitch + column0 + j * 8 + g;
+        mma(o[j], m, tf32(b[0]), tf32(b[4 * kValuePitch]));
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int r = row0 + g + e / 2 * 8, value = v0 + column0 + j * 8 + 2 * t + e % 2;
+        if (r < rows && value < f.V) store(f.o, (first + r) * f.o.s0 + hv * f.o.s1 + value, o[j][e]);
+      }
+    const float state_decay = factors[128];
+    each_state([&](float& s, int, int) { s *= state_decay; });
+#pragma unroll 2
+    for (int r = 0; r < (rows + 7) / 8 * 8; r += 8) {
+      const float f0 = factors[64 + r + t], f1 = factors[64 + r + t + 4];
+      unsigned b0[kColumns], b1[kColumns];
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        const float* b = vn + (r + t) * kValuePitch + value0 + j * 8 + g;
+        b0[j] = tf32(f0 * b[0]);
+        b1[j] = tf32(f1 * b[4 * kValuePitch]);
+      }
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+        unsigned k[4];
+        fragment(k, ks + r * L::pitch + key0 + i * 128, 1, L::pitch, g, t);
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) mma(S[i][j], k, b0[j], b1[j]);
+      }
+    }
+    each_state([&](float& s, int key, int value) { ss[key * kValuePitch + value] = s; });
+    __syncthreads();
+  }
+  if (f.ht)
+    each_state([&](float& s, int key, int value) {
+      if (key < f.K && v0 + value < f.V) store(f.ht, n * f.ht.s0 + hv * f.ht.s1 + key * f.ht.s2 + v0 + value, s);
+    });
+}
+
 struct Plan {
   int64_t chunks = 0;                              // upper bound
   void* workspace = nullptr;
@@ -267,11 +419,12 @@ int create(const gdn_problem* problem, void** out, char* message, size_t size) {
   return GDN_OK;
 }
 
-template <int KP, Type type>
+template <int KP, Type type, bool tensor_cores>
 int launch(const Plan& plan, const Params& p, cudaStream_t stream, char* message, size_t size) {
   constexpr int prepare_bytes = (2 * 64 * 36 + 6 * 64 * kRow) * 4, forward_bytes = Layout<KP>::floats * 4;
+  constexpr auto walk = tensor_cores ? forward_tf32<KP, type> : forward<KP, type>;
   if (!cuda_ok(cudaFuncSetAttribute(prepare<KP, type>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes), "prepare attribute", message, size) ||
-      !cuda_ok(cudaFuncSetAttribute(forward<KP, type>, cudaFuncAttributeMaxDynamicSharedMemorySize, forward_bytes), "forward attribute", message, size))
+      !cuda_ok(cudaFuncSetAttribute(walk, cudaFuncAttributeMaxDynamicSharedMemorySize, forward_bytes), "forward attribute", message, size))
     return GDN_ERROR;
   if (p.f.T > 0) {
     if (p.f.N > 1) plan_chunks<<<1, 1024, 0, stream>>>(p.f, p.chunk_offset);
@@ -279,17 +432,18 @@ int launch(const Plan& plan, const Params& p, cudaStream_t stream, char* message
     if (!cuda_ok(cudaGetLastError(), "launch of prepare", message, size)) return GDN_ERROR;
   }
   const dim3 grid(static_cast<unsigned>((p.f.V + kValues - 1) / kValues), static_cast<unsigned>(p.f.HV), static_cast<unsigned>(p.f.N));
-  forward<KP, type><<<grid, 256, forward_bytes, stream>>>(p);
+  walk<<<grid, 256, forward_bytes, stream>>>(p);
   return cuda_ok(cudaGetLastError(), "launch of forward", message, size) ? GDN_OK : GDN_ERROR;
 }
 
-template <Type type>
+template <Type type, bool tensor_cores>
 int launch_type(const Plan& plan, const Params& p, cudaStream_t stream, char* message, size_t size) {
-  if (p.f.K <= 64) return launch<64, type>(plan, p, stream, message, size);
-  if (p.f.K <= 128) return launch<128, type>(plan, p, stream, message, size);
-  return launch<256, type>(plan, p, stream, message, size);
+  if (p.f.K <= 64) return launch<64, type, tensor_cores>(plan, p, stream, message, size);
+  if (p.f.K <= 128) return launch<128, type, tensor_cores>(plan, p, stream, message, size);
+  return launch<256, type, tensor_cores>(plan, p, stream, message, size);
 }
 
+template <bool tensor_cores>
 int run(void* opaque, const gdn_call* call, char* message, size_t size) {
   const auto& plan = *static_cast<Plan*>(opaque);
   Params p = plan.params;
@@ -303,9 +457,9 @@ int run(void* opaque, const gdn_call* call, char* message, size_t size) {
   p.vector_v = vector4(p.f.v);
   const auto stream = static_cast<cudaStream_t>(call->stream);
   switch (p.f.q.type) {
-    case Type::bf16: return launch_type<Type::bf16>(plan, p, stream, message, size);
-    case Type::f16: return launch_type<Type::f16>(plan, p, stream, message, size);
-    default: return launch_type<Type::f32>(plan, p, stream, message, size);
+    case Type::bf16: return launch_type<Type::bf16, tensor_cores>(plan, p, stream, message, size);
+    case Type::f16: return launch_type<Type::f16, tensor_cores>(plan, p, stream, message, size);
+    default: return launch_type<Type::f32, tensor_cores>(plan, p, stream, message, size);
   }
 }
 
@@ -321,6 +475,14 @@ extern const gdn_kernel chunk_fp32_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_fp32", "chunkwise forward in true fp32", "1", "",
     "fp32-chunk;vectors=residual;solve=block_inverse;block=16",
     "ops=prefill;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
-    "deterministic;shape_invariant;symmetric", create, run, destroy};
+    "deterministic;shape_invariant;symmetric", create, run<false>, destroy};
+
+// Operands are rounded to nearest, ties away; M, P and gates are made in fp32.
+extern const gdn_kernel chunk_tf32_kernel = {
+    GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_tf32", "chunkwise forward with TF32 tensor-core products", "1", "",
+    "tf32-chunk;vectors=residual;gram=fp32;q_in=tf32/rna;k_in=tf32/rna;M=tf32/rna;bv=tf32/rna;Vn_o=tf32/rna;Vn_s=tf32/rna;S_op=tf32/rna;"
+    "P=tf32/rna;q_scaled=fp32;k_scaled=fp32;accumulator=tensor_core",
+    "ops=prefill;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
+    "deterministic;shape_invariant;symmetric", create, run<true>, destroy};
 
 }  // namespace gdn_cuda
