@@ -96,6 +96,8 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("judge --golden /nonexistent.h5 --kernel cpu_recurrent_fp32", "/nonexistent.h5");
   refused("check /nonexistent", "/nonexistent");
   refused("bench --what nonsense", "'nonsense'");
+  refused("bench --device tpu", "'tpu' is none of cpu, cuda");
+  if (!fs::exists("/dev/nvidiactl")) refused("bench --device cuda", "--device cuda: ");
 }
 
 TEST_CASE("help and version") {

@@ -14,6 +14,7 @@
 #include "reference/parallel.h"
 #include "reports/file.h"
 #include "suites/runner.h"
+#include "tools/cli/bench_device.h"
 #include "tools/cli/command.h"
 #include "tools/cli/kernel_options.h"
 #include "tools/cli/progress.h"
@@ -31,7 +32,7 @@ std::string processor() {
 
 struct BenchCommand final : Command {
   std::vector<std::string> what;
-  std::string json, level = "smoke", gate_kernel = "cpu_chunk_bf16", problem = "prefill/n1_t512_h1_hv2_k128_v128/bf16/h0";
+  std::string json, level = "smoke", gate_kernel = "cpu_chunk_bf16", device = "cpu", problem;
   std::string figures = "null";                    // of the oracle against multiprecision, JSON
   std::uint64_t repeats = 5, threads = 0;
   Table table{{{"what"}, {"size, token-heads", true}, {"runs", true}, {"median s", true}, {"least s", true}, {"most s", true}, {"us per token-head", true}}, {}};
@@ -41,7 +42,8 @@ struct BenchCommand final : Command {
   int order() const override { return 80; }
   void options(Options& o) override {
     o.option("--what", what, "PART", "oracle, kernels, checks, gate; default all", true);
-    o.option("--problem", problem, "PROBLEM", "for oracle, kernels and checks");
+    o.option("--device", device, "DEVICE", "cpu, or cuda: only the CUDA kernels, timed on the device beside their floors");
+    o.option("--problem", problem, "PROBLEM", "for oracle, kernels and checks; on a device instead of its usual ones");
     o.option("--level", level, "LEVEL", "for the gate");
     o.option("--kernel", gate_kernel, "NAME", "for the gate");
     o.option("--repeats", repeats, "N", "runs of each; the median counts");
@@ -50,6 +52,13 @@ struct BenchCommand final : Command {
     o.footer("A token-head is one token of one value head with K = V = 128. Built-in kernels run in this process, without isolation.");
   }
 
+  void save(const std::string& text) const {
+    try {
+      write_file(json, text);
+    } catch (const std::runtime_error& e) {
+      throw Usage(e.what());
+    }
+  }
   bool wanted(const char* part) const { return what.empty() || std::find(what.begin(), what.end(), part) != what.end(); }
 
   void measure(Progress& progress, const std::string& label, double token_heads, const std::function<void()>& work) {
@@ -72,7 +81,15 @@ struct BenchCommand final : Command {
       if (w != "oracle" && w != "kernels" && w != "checks" && w != "gate") throw Usage("--what: '" + w + "' is none of oracle, kernels, checks, gate");
     if (repeats < 1 || repeats > 1000) throw Usage("--repeats must be 1 to 1000");
     use_threads(threads);
+    if (device != "cpu") {
+      const DeviceFigures figures_of_device = bench_device(device, problem.empty() ? std::vector<std::string>{} : std::vector<std::string>{problem}, repeats < 20 ? 20 : repeats);
+      clear_bar();
+      print(figures_of_device.facts + "\n" + to_text(figures_of_device.table));
+      if (!json.empty()) save(to_json(figures_of_device.table) + "\n");
+      return 0;
+    }
     const Level gate_level = parse_level(level);
+    if (problem.empty()) problem = "prefill/n1_t512_h1_hv2_k128_v128/bf16/h0";
     const Problem p = parse_problem(problem);
     if (p.token_heads() <= 0) throw Usage("--problem: nothing to measure without tokens");
     if (!find_builtin(gate_kernel)) throw Usage("no built-in kernel is called '" + gate_kernel + "'; `gdn-cts list kernels` prints them");
@@ -134,11 +151,7 @@ struct BenchCommand final : Command {
         machine.columns.push_back({key});
         machine.rows[0].push_back(value);
       }
-      try {
-        write_file(json, fmt::format("{{\"machine\":{},\n\"problem\":\"{}\",\n\"oracle\":{},\n\"figures\":{}}}\n", to_json(machine), to_string(p), figures, to_json(table)));
-      } catch (const std::runtime_error& e) {
-        throw Usage(e.what());
-      }
+      save(fmt::format("{{\"machine\":{},\n\"problem\":\"{}\",\n\"oracle\":{},\n\"figures\":{}}}\n", to_json(machine), to_string(p), figures, to_json(table)));
     }
     return 0;
   }
