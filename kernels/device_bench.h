@@ -1,6 +1,7 @@
 // Timing of kernels on a device, by the device's own clock: what `gdn-cts bench --device` asks. One per device type,
 // registered like the device itself (device.h).
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 

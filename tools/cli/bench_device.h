@@ -1,5 +1,6 @@
 // The device half of `gdn-cts bench`: kernels timed by the device's clock beside the floors that memory and arithmetic set.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
