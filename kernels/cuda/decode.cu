@@ -47,8 +47,10 @@ __device__ __forceinline__ float4 sum_groups(float4 x, float4 (*shared)[8], int 
   return make_float4((a.x + b.x) + (d.x + e.x), (a.y + b.y) + (d.y + e.y), (a.z + b.z) + (d.z + e.z), (a.w + b.w) + (d.w + e.w));
 }
 
-template <int kRows, Type state>                   // kRows: key channels of a thread
-__global__ void __launch_bounds__(kThreads) decode(const __grid_constant__ Pool p) {
+// kRows: key channels of a thread. As many blocks as fit into the registers of a multiprocessor, because a block moves
+// memory only for a part of its time.
+template <int kRows, Type state>
+__global__ void __launch_bounds__(kThreads, kRows == 16 ? 4 : kRows == 8 ? 6 : 8) decode(const __grid_constant__ Pool p) {
   __shared__ float ks[kRows * kGroups], qs[kRows * kGroups];
   __shared__ float4 read_sums[4][8], out_sums[4][8];
   const Forward& f = p.f;
@@ -61,19 +63,19 @@ __global__ void __launch_bounds__(kThreads) decode(const __grid_constant__ Pool 
   const int64_t from_row = kept > 0 ? n * p.drafts + kept - 1 : slot;
   const auto vector = [](const View& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.s0 % 4 == 0 && x.s1 % 4 == 0 && x.s2 % 4 == 0; };
   float4 S[kRows];
-  const bool wide = vector(from);
+  {
+    const bool wide = vector(from);
+    int64_t at = from_row * from.s0 + hv * from.s1 + group * from.s2 + value;
 #pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int key = i * kGroups + group;
-    S[i] = key < f.K && channels > 0 ? load4<state>(from.data, from_row * from.s0 + hv * from.s1 + key * from.s2 + value, channels, wide) : make_float4(0, 0, 0, 0);
+    for (int i = 0; i < kRows; ++i, at += kGroups * from.s2)
+      S[i] = i * kGroups + group < f.K && channels > 0 ? load4<state>(from.data, at, channels, wide) : make_float4(0, 0, 0, 0);
   }
   const auto put = [&](const View& to, int64_t row) {
-    const bool wide_to = vector(to);
+    const bool wide = vector(to);
+    int64_t at = row * to.s0 + hv * to.s1 + group * to.s2 + value;
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int key = i * kGroups + group;
-      if (key < f.K && channels > 0) store4<state>(to.data, row * to.s0 + hv * to.s1 + key * to.s2 + value, S[i], channels, wide_to);
-    }
+    for (int i = 0; i < kRows; ++i, at += kGroups * to.s2)
+      if (i * kGroups + group < f.K && channels > 0) store4<state>(to.data, at, S[i], channels, wide);
   };
   if (p.verify && kept > 0) put(f.h0, slot);       // the draft that was kept becomes the state of its slot
   for (int64_t t = n * p.tokens; t < (n + 1) * p.tokens; ++t) {
