@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 
 namespace gdn {
@@ -39,6 +41,65 @@ std::size_t damaged(const std::byte* first, const std::byte* last, DType t, std:
     if (*b != static_cast<std::byte>(pattern >> (8 * (((phase % w) + w) % w)))) {
       if (count++ == 0) *at = b;
     }
+  return count;
+}
+
+bool dense(const PlacedTensor& x) { return x.byte_offset == 0; }
+
+// Strides of the tensor in memory, and the number of elements from the first to behind the last.
+std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape, bool spread, std::int64_t& extent) {
+  constexpr std::int64_t gap = 8;
+  std::vector<std::int64_t> strides(shape.size());
+  if (spread && shape.size() == 2) {
+    strides = {1, shape[0] + gap};
+  } else {
+    std::int64_t step = 1;
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      strides[d] = step;
+      step = step * shape[d] + (spread && shape.size() > 2 ? gap : 0);
+    }
+  }
+  extent = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) extent = shape[d] == 0 || extent == 0 ? 0 : extent + (shape[d] - 1) * strides[d];
+  return strides;
+}
+
+// f(i, at): element i of the tensor, in row-major order, sits `at` elements behind the first.
+template <class F>
+void each_element(const PlacedTensor& x, F f) {
+  std::vector<std::int64_t> index(x.shape.size(), 0);
+  const std::int64_t count = std::accumulate(x.shape.begin(), x.shape.end(), std::int64_t{1}, std::multiplies<>());
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    f(static_cast<std::size_t>(i), static_cast<std::size_t>(at));
+    for (std::size_t d = index.size(); d-- > 0;) {
+      at += x.strides[d];
+      if (++index[d] < x.shape[d]) break;
+      at -= x.shape[d] * x.strides[d];
+      index[d] = 0;
+    }
+  }
+}
+
+// The tensor's elements put together, whatever lies between them.
+std::vector<std::byte> gathered(const PlacedTensor& x, const std::byte* data) {
+  const std::size_t w = size_of(x.dtype);
+  if (dense(x)) return {data, data + x.bytes};
+  std::vector<std::byte> all(w * static_cast<std::size_t>(std::accumulate(x.shape.begin(), x.shape.end(), std::int64_t{1}, std::multiplies<>())));
+  each_element(x, [&](std::size_t i, std::size_t at) { std::memcpy(all.data() + i * w, data + at * w, w); });
+  return all;
+}
+
+// Elements between the rows of a strided tensor that no longer hold the pattern.
+std::size_t damaged_gaps(const PlacedTensor& x, const std::byte* data) {
+  if (dense(x)) return 0;
+  const std::size_t w = size_of(x.dtype);
+  std::vector<bool> owned(x.bytes / w, false);
+  each_element(x, [&](std::size_t, std::size_t at) { owned[at] = true; });
+  std::size_t count = 0;
+  const std::byte* first = nullptr;
+  for (std::size_t i = 0; i < owned.size(); ++i)
+    if (!owned[i]) count += damaged(data + i * w, data + (i + 1) * w, x.dtype, 0, &first) > 0;
   return count;
 }
 
@@ -117,7 +178,10 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
     x.writable = writable;
     x.dtype = t.dtype;
     x.shape = t.shape;
-    x.bytes = t.data.size();
+    std::int64_t extent = 0;
+    x.strides = strides_of(x.shape, p.strided, extent);
+    x.byte_offset = p.strided ? kLine : 0;
+    x.bytes = static_cast<std::size_t>(extent) * size_of(x.dtype);
     x.region = image.size;
     x.region_size = round_up(x.bytes + a + kLine, page);
     x.begin = x.region + (x.region_size - x.bytes) / a * a;
@@ -140,10 +204,12 @@ void fill_image(const CallImage& image, const TensorSet& inputs, std::byte* aren
     fill_pattern(arena + x.region, data, x.dtype, static_cast<std::ptrdiff_t>(x.region) - static_cast<std::ptrdiff_t>(x.begin));
     fill_pattern(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes));
     const auto given = inputs.find(x.name);
-    if (given == inputs.end())
-      fill_pattern(data, data + x.bytes, x.dtype, 0);
-    else if (x.bytes)
-      std::memcpy(data, given->second.data.data(), x.bytes);
+    if (given == inputs.end() || !dense(x)) fill_pattern(data, data + x.bytes, x.dtype, 0);
+    if (given == inputs.end() || x.bytes == 0) continue;
+    const std::byte* const from = given->second.data.data();
+    const std::size_t w = size_of(x.dtype);
+    if (dense(x)) std::memcpy(data, from, x.bytes);
+    else each_element(x, [&](std::size_t i, std::size_t at) { std::memcpy(data + at * w, from + i * w, w); });
   }
 }
 
@@ -160,13 +226,16 @@ TensorSet collect_image(const CallImage& image, const TensorSet& inputs, const s
     if (const std::size_t n = damaged(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes), &at))
       violations.push_back("wrote " + std::to_string(n) + " bytes past the end of " + x.name + ", first at byte " +
                            std::to_string(at - (data + x.bytes)) + " past it");
+    if (const std::size_t n = damaged_gaps(x, data))
+      violations.push_back("wrote " + std::to_string(n) + " elements between the rows of " + x.name);
     if (x.writable) {
       Tensor t(x.dtype, x.shape);
-      if (x.bytes) std::memcpy(t.data.data(), data, x.bytes);
+      if (x.bytes) t.data = gathered(x, data);
       outputs.emplace(x.output, std::move(t));
     } else if (x.bytes) {
       const Tensor& given = inputs.find(x.name)->second;
-      const auto [mine, now] = std::mismatch(given.data.begin(), given.data.end(), data);
+      const std::vector<std::byte> held = gathered(x, data);
+      const auto [mine, now] = std::mismatch(given.data.begin(), given.data.end(), held.begin());
       if (mine != given.data.end())
         violations.push_back("input " + x.name + " changed at element " +
                              index_text(x.shape, (mine - given.data.begin()) / static_cast<std::ptrdiff_t>(size_of(x.dtype))));
@@ -187,18 +256,15 @@ BoundCall::BoundCall(const CallImage& image, std::span<std::byte* const> data, s
     t.struct_size = sizeof t;
     t.role = x.role;
     t.writable = x.writable;
-    t.t.data = data[i];
+    t.t.data = data[i] - x.byte_offset;
+    t.t.byte_offset = x.byte_offset;
     t.t.device = {device_type, 0};
     t.t.ndim = static_cast<std::int32_t>(n);
     t.t.dtype = dl_dtype(x.dtype);
     t.t.shape = next;
     t.t.strides = next + n;
-    std::int64_t stride = 1;
-    for (std::size_t d = n; d-- > 0;) {
-      t.t.shape[d] = x.shape[d];
-      t.t.strides[d] = stride;
-      stride *= x.shape[d];
-    }
+    std::copy(x.shape.begin(), x.shape.end(), t.t.shape);
+    std::copy(x.strides.begin(), x.strides.end(), t.t.strides);
     next += 2 * n;
     tensors_.push_back(t);
   }

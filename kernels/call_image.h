@@ -17,9 +17,11 @@ struct PlacedTensor {
   bool writable = false;
   std::string output;                              // name it is collected under; "": not collected. Not sent to workers
   DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;                 // in the kernel's convention, dense
+  std::vector<std::int64_t> shape;                 // in the kernel's convention
+  std::vector<std::int64_t> strides;               // in elements; dense unless Problem::strided
+  std::size_t byte_offset = 0;                     // the kernel is told a pointer so many bytes before the data
   std::size_t region = 0, region_size = 0;         // bytes of the arena that belong to this tensor, whole pages
-  std::size_t begin = 0, bytes = 0;                // where its data sits; the rest of the region is canary
+  std::size_t begin = 0, bytes = 0;                // where its data sits, gaps between rows included; the rest is canary
 };
 
 struct CallImage {
@@ -33,7 +35,8 @@ std::int32_t role_of(std::string_view name);
 gdn_dtype dl_dtype(DType t);
 DType from_dl(gdn_dtype t);                        // throws std::invalid_argument
 
-// Data ends as close to the end of its region as `alignment` of its start allows, so that a guard page behind the
+// A strided run has eight elements of canary behind every row and plane, gates and beta [T,HV] with heads outermost, and a byte
+// offset: what q, k and v are that were cut out of one projection. Data ends as close to the end of its region as `alignment` of its start allows, so that a guard page behind the
 // region catches what runs past the end. At least one canary line of 64 bytes sits in front.
 CallImage make_image(const Convention& convention, const Run& run, const TensorSet& inputs, const TensorSet& outputs,
                      int alignment, std::size_t page);

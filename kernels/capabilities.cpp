@@ -147,7 +147,10 @@ Capabilities parse_capabilities(std::string_view text) {
       else if (key == "empty") c.empty = true;
       else if (key == "equal_kv") c.equal_kv = true;
       else if (key == "raw_gates") c.raw_gates = true;
-      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates)");
+      else if (key == "strides") c.strides = true;
+      else if (key == "short_offsets") c.short_offsets = true;
+      else if (key == "refuses_growth") c.refuses_growth = true;
+      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
     } else if (key == "ops") c.operations = names<Operation>(key, value, 7);
     else if (key == "rules") c.rules = names<Rule>(key, value, 6);
     else if (key == "io") c.io = dtypes(key, value);
@@ -168,7 +171,7 @@ Capabilities parse_capabilities(std::string_view text) {
       c.alignment = static_cast<int>(a);
     } else
       fail("unknown key '" + std::string(key) +
-           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates)");
+           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
   }
   return c;
 }
@@ -187,6 +190,8 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
   if (c.equal_kv && p.key_dim != p.value_dim)
     return "K=" + std::to_string(p.key_dim) + " differs from V=" + std::to_string(p.value_dim) + ", declared equal_kv";
   if (p.raw && !c.raw_gates) return "raw gates, raw_gates not declared";
+  if (p.strided && !c.strides) return "tensors that are parts of larger buffers, strides not declared";
+  if (p.short_offsets && !c.short_offsets) return "cu_seqlens in int32, short_offsets not declared";
   for (const Problem& call : call_problems(p)) {
     if (const std::string why = not_in("ops", call.operation, c.operations); !why.empty()) return why;
     if (p.pool()) continue;
@@ -199,6 +204,8 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
   const double g = extreme(run, "g", true);
   for (const double least : {c.g_min, contract.g_min})
     if (least < 0 && g < least) return "g=" + number(g) + " below declared g_min=" + number(least);
+  if (const double most = extreme(run, "g", false); most > 0 && !c.refuses_growth)
+    return "g=" + number(most) + " is above 0 and so outside the operation, refuses_growth not declared";
   const double beta = extreme(run, "beta", false);
   if (beta > c.beta_max) return "beta=" + number(beta) + " above declared beta_max=" + number(c.beta_max);
   return "";

@@ -293,6 +293,11 @@ TensorSet to_kernel(const Convention& c, const Run& run) {
     if (key_side || value_side) t = to_layout(c, p, std::move(t));
     if (name == "h0" || name == "dht" || name == "snapshots") t = state_to_kernel(c, p, std::move(t));
   }
+  if (const auto cu = in.find("cu_seqlens"); cu != in.end() && p.short_offsets) {
+    Tensor narrow(DType::i32, cu->second.shape);
+    for (std::int64_t i = 0; i < narrow.size(); ++i) narrow.set_bits(i, cu->second.bits(i));
+    cu->second = std::move(narrow);
+  }
   if (c.layout != TensorLayout::THD && batched(p)) in.erase("cu_seqlens");
   return in;
 }

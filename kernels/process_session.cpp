@@ -166,6 +166,7 @@ class ProcessSession final : public KernelSession {
     info.convention = parse_convention(text_of(answer, "convention"));
     info.contract = parse_contract(text_of(answer, "contract"));
     info.capabilities = parse_capabilities(text_of(answer, "capabilities"));
+    if (info.capabilities.strides) throw std::invalid_argument("strides cannot be declared: tensors come in files, always whole");
     info.properties = parse_properties(text_of(answer, "properties"));
     json declaration = answer;
     declaration.erase("packages");

@@ -19,7 +19,9 @@ namespace gdn {
 //  g_min beta_max (numbers, -inf is legal), align (bytes of the start of every tensor)
 //  flags: varlen (lengths may differ, buffers may be longer than cu_seqlens[N]), h0, ht, noht (may be called without an
 //  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only), raw_gates (gates
-//  as a, A_log, dt_bias). h0, ht, varlen and empty are about prefill: decode and verify have a pool and equal rows.
+//  as a, A_log, dt_bias), strides (tensors that are parts of larger buffers: any strides, of those with three dimensions and
+//  more the last is contiguous, and a byte_offset), short_offsets (cu_seqlens in int32 as well), refuses_growth (a call with g > 0 is answered
+//  by NOT_SUPPORTED or ERROR; kernels that do not say so are never given one). h0, ht, varlen and empty are about prefill: decode and verify have a pool and equal rows.
 // A flag that is not listed is not claimed; a key that is not listed has the default below. The empty text claims all defaults.
 struct Capabilities {
   std::vector<Operation> operations{Operation::prefill};
@@ -27,6 +29,7 @@ struct Capabilities {
   std::vector<DType> io{DType::f32, DType::bf16, DType::f16}, state{DType::f32}, gate{DType::f32}, beta{DType::f32};
   std::int64_t key_min = 1, key_max = 1 << 20, value_min = 1, value_max = 1 << 20, ratio_min = 1, ratio_max = 1 << 20;
   std::vector<std::int64_t> key_dims, value_dims;  // when not empty: only these
+  bool strides = false, short_offsets = false, refuses_growth = false;
   bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true, raw_gates = false;
   double g_min = 0;                                // least gate (0: -inf is fine)
   double beta_max = 2;

@@ -233,6 +233,10 @@ Invocation guarded_call(const gdn_kernel& kernel, const CallImage& image, int fi
     w.dims = static_cast<int>(std::min<std::size_t>(t.shape.size(), std::size(w.shape)));
     std::copy_n(t.shape.begin(), w.dims, w.shape);
     w.element = size_of(t.dtype);
+    if (t.byte_offset) {                           // strided: counted from its first element, gaps included
+      w.dims = 1;
+      w.shape[0] = static_cast<std::int64_t>(t.bytes / w.element);
+    }
     w.writable = t.writable;
     w.name[t.name.copy(w.name, sizeof w.name - 1)] = 0;
   }

@@ -66,6 +66,8 @@ inline std::string write_image(const CallImage& image) {
     w.put(t.dtype);
     w.put(static_cast<std::uint32_t>(t.shape.size()));
     for (std::int64_t d : t.shape) w.put(d);
+    for (std::int64_t s : t.strides) w.put(s);
+    w.put(t.byte_offset);
     w.put(t.region);
     w.put(t.region_size);
     w.put(t.begin);
@@ -86,6 +88,9 @@ inline CallImage read_image(Reader& r) {
     t.dtype = r.get<DType>();
     t.shape.resize(r.get<std::uint32_t>());
     for (std::int64_t& d : t.shape) d = r.get<std::int64_t>();
+    t.strides.resize(t.shape.size());
+    for (std::int64_t& s : t.strides) s = r.get<std::int64_t>();
+    t.byte_offset = r.get<std::size_t>();
     t.region = r.get<std::size_t>();
     t.region_size = r.get<std::size_t>();
     t.begin = r.get<std::size_t>();

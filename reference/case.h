@@ -25,6 +25,7 @@ struct Run {
   Problem problem;
   TensorSet inputs;
   bool truth = true;                               // judged against the oracle (else only by relations)
+  bool refuse = false;                             // outside the operation (g > 0): the kernel has to say so; the case has no other run
 };
 
 // bit: equal as numbers (+0 = -0, any NaN = any NaN). shape_invariant: bit for kernels that declare the

@@ -112,6 +112,8 @@ std::string to_string(const Problem& p) {
   if (p.beta != DType::f32) option(std::string("beta=") + name(p.beta));
   if (p.state != DType::f32) option(std::string("state=") + name(p.state));
   if (p.padding) option("pad=" + std::to_string(p.padding));
+  if (p.strided) option("strided");
+  if (p.short_offsets) option("cu=i32");
   if (!p.split.empty()) {
     std::string s = "split=";
     for (std::size_t i = 0; i < p.split.size(); ++i) s += (i ? "." : "") + std::to_string(p.split[i]);
@@ -184,6 +186,8 @@ Problem parse_problem(std::string_view text) {
       else if (o == "raw") p.raw = true;
       else if (key == "slots") p.slots = number(text, val, "slots");
       else if (key == "draft") p.draft = number(text, val, "draft");
+      else if (o == "strided") p.strided = true;
+      else if (o == "cu=i32") p.short_offsets = true;
       else if (key == "pad") p.padding = number(text, val, "pad");
       else if (key == "split") {
         for (std::string_view s : split_text(val, '.')) {

@@ -31,6 +31,9 @@ struct Problem {
   bool initial_state = false;                      // option h0
   bool final_state = true;                         // option noht when false
   std::int64_t padding = 0;                        // option pad=<n>: tokens past cu_seqlens[N], never to be used
+  // How tensors are handed to the kernel, which changes nothing in what is asked. Option strided: as parts of larger buffers, with
+  // strides of their own and a byte offset (kernels/call_image.h). Option cu=i32: cu_seqlens in 32 bits instead of 64.
+  bool strided = false, short_offsets = false;
   // Option split=a.b.c: the run is made of several calls, cut after a, b, c tokens of every sequence (a sequence
   // shorter than a cut contributes zero tokens to later calls), the state of one handed to the next as ht -> h0.
   std::vector<std::int64_t> split;

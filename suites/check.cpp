@@ -32,6 +32,18 @@ const Check* find_check(std::string_view name) {
   return nullptr;
 }
 
+std::optional<Verdict> verdict_of(const Run& run, const Execution& e) {
+  if (run.refuse && e.outcome == Outcome::ok) return Verdict::failed;
+  if (run.refuse && (e.outcome == Outcome::not_supported || e.outcome == Outcome::error)) return Verdict::passed;
+  switch (e.outcome) {
+    case Outcome::ok: return std::nullopt;
+    case Outcome::not_supported: return Verdict::not_supported;
+    case Outcome::timeout: return Verdict::timeout;
+    case Outcome::error: case Outcome::crashed: break;
+  }
+  return Verdict::runtime_error;
+}
+
 bool held_to(const Relation& r, const CheckInput& in) {
   const KernelInfo& kernel = in.kernel;
   const Properties& p = kernel.properties;

@@ -100,6 +100,9 @@ const std::vector<const Check*>& checks();         // in order
 const Check* find_check(std::string_view name);
 struct RegisterCheck { explicit RegisterCheck(const Check* c); };
 
+// Verdict of a run without looking at its results: of one that has to be refused, and of one that did not come to an end.
+std::optional<Verdict> verdict_of(const Run& run, const Execution& e);
+
 // Whether the kernel is held to a relation of the case, by the properties and the contract it declares.
 bool held_to(const Relation& r, const CheckInput& in);
 // Whether any relation of the case binds the kernel.

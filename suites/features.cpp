@@ -50,6 +50,8 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
   if (!holds(c.beta, p.beta)) return std::string("beta dtype ") + name(p.beta) + " is not declared";
   if (p.rule != Rule::gated_delta && std::find(c.rules.begin(), c.rules.end(), p.rule) == c.rules.end())
     return std::string("rule ") + name(p.rule) + " is not declared";
+  if (p.strided && !c.strides) return "strides are not declared";
+  if (p.short_offsets && !c.short_offsets) return "cu_seqlens in int32 is not declared";
   if (!holds(p.key_dim, c.key_min, c.key_max, c.key_dims)) return "K=" + std::to_string(p.key_dim) + " is outside the declared sizes";
   if (!holds(p.value_dim, c.value_min, c.value_max, c.value_dims)) return "V=" + std::to_string(p.value_dim) + " is outside the declared sizes";
   if (c.equal_kv && p.key_dim != p.value_dim) return "K != V is outside the declared sizes";
@@ -59,6 +61,7 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
 std::string exemption(const Case& c, const KernelInfo& k) {
   for (const Run& run : c.runs)
     if (std::string why = exemption(run.problem, k); !why.empty()) return why;
+    else if (run.refuse && !k.capabilities.refuses_growth) return "gates above 0 are not for kernels that do not declare refuses_growth";
   return {};
 }
 

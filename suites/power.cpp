@@ -57,8 +57,10 @@ Judgement judge(const std::vector<const Check*>& all, const Golden& g, const Cas
                 const Certificates& certificates, const std::vector<Execution>& executions, bool twin) {
   for (std::size_t i = 0; i < executions.size(); ++i) {
     const Execution& e = executions[i];
-    if (e.outcome == Outcome::not_supported) return {Verdict::not_supported, "", e.message};
-    if (e.outcome != Outcome::ok) return {Verdict::runtime_error, "runtime", e.message};
+    const auto v = verdict_of(c.runs[i], e);
+    if (!v) continue;
+    if (*v == Verdict::failed) return {*v, "refusal", "carried out although it has to be refused"};
+    return {e.outcome == Outcome::timeout ? Verdict::runtime_error : *v, *v == Verdict::runtime_error ? "runtime" : "", e.message};
   }
   const CheckInput in{g, c.relations, info, executions, bounds, certificates};
   bool decided = false;

@@ -214,11 +214,9 @@ Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, con
   for (std::size_t i = 0; i < executions.size(); ++i) {
     const Execution& e = executions[i];
     r.kernel_seconds += e.seconds;
-    const std::string reason = "run '" + c.runs[i].name + "': " + e.message;
     if (!r.verdict.empty()) continue;
-    if (e.outcome == Outcome::not_supported) set(r, Verdict::not_supported, reason);
-    if (e.outcome == Outcome::error || e.outcome == Outcome::crashed) set(r, Verdict::runtime_error, reason);
-    if (e.outcome == Outcome::timeout) set(r, Verdict::timeout, reason);
+    if (const auto v = verdict_of(c.runs[i], e))
+      set(r, *v, *v == Verdict::passed ? "" : "run '" + c.runs[i].name + "': " + (*v == Verdict::failed ? "carried out although it has to be refused (clause 1.3)" : e.message));
   }
   if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions, name_fault);
   return r;
@@ -229,6 +227,11 @@ Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, bool na
   for (const Run& run : c.runs) {
     Execution e;
     e.message = unsupported_reason(kernel.info().capabilities, kernel.info().contract, run);
+    if (!e.message.empty() && run.refuse) {        // not asked, so not refused
+      Record r = blank(g, kernel.info());
+      set(r, Verdict::not_supported, e.message);
+      return r;
+    }
     if (!e.message.empty()) e.outcome = Outcome::not_supported;
     else e = kernel.run(run, case_id(c));
     const bool ok = e.outcome == Outcome::ok;

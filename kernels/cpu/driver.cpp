@@ -257,6 +257,14 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
     if (offsets.front() != 0 || offsets.back() > p.T || !std::is_sorted(offsets.begin(), offsets.end()))
       return say(message, size, GDN_ERROR, "cu_seqlens does not rise from 0 to at most T");
   }
+  if (t.g) {
+    std::vector<float> row(static_cast<std::size_t>(p.rule == GDN_RULE_KDA ? p.K : 1));
+    for (std::int64_t i = 0; i < offsets.back(); ++i)
+      for (std::int64_t h = 0; h < p.HV; ++h) {
+        read(row.data(), t.g, t.g.at(i, h), row.size() > 1 ? t.g.stride[2] : 1, static_cast<std::int64_t>(row.size()));
+        if (std::any_of(row.begin(), row.end(), [](float g) { return g > 0; })) return say(message, size, GDN_NOT_SUPPORTED, "a gate above 0");
+      }
+  }
   const auto head = [&](std::int64_t i, int thread) {
     const auto n = static_cast<std::size_t>(i / p.HV);
     const Place start{t.h0, i / p.HV};

@@ -298,6 +298,7 @@ constexpr Fault kTable[] = {
     {"gate_sum_wraps_in_fixed_point", "saturation-wrong", C, 32768, "gate sums of a chunk are kept in 32-bit fixed point and wrap past -32768", "integer scans of quantised gates"},
     {"exponent_wraps_as_integer", "gate-reset-lost", RC, -2147483648.0, "a gate below -2^31 wraps as the integer exponent of its decay, which becomes 1", "exponentials by bit manipulation"},
     {"reset_not_restarted_in_sums", "gate-infinite", C, 0, "after g=-inf the decays of later rows inside the chunk are taken as 0 as well", "guards that replace NaN by 0"},
+    {"positive_gate_accepted", "gate-positive", RC, 0, "a gate above 0 is carried out, although the kernel says that it refuses it", "checks left out of the fast path"},
     {"short_key_taken_as_zero", "unwanted-normalisation", RC, 1e-3, "keys shorter than a threshold are taken as padding and set to 0", "guards against division by a small norm"},
     {"eigenvalue_limited_to_zero", "beta-clamped", RC, 0, "beta is limited to 1/|k|^2, so that a step never turns the state's component along the key round", "kernels written before negative eigenvalues were allowed"},
     {"key_vector_tail_counted_twice", "key-channels-dropped", RC, 8, "the last vector of 8 key channels overlaps the one before it, and reads of the output count the overlap twice", "tails handled by an overlapping vector load"},
@@ -310,6 +311,10 @@ constexpr Fault kTable[] = {
     {"scale_of_first_key_dim", "workspace-stale", RC, 0, "later calls of a plan scale by the first call's K^-1/2", "constants cached by name"},
     {"ungated_scores_not_masked", "mask-off-by-one", C, 0, "without gates the scores are not masked: the mask came with the decays", "public reports of masks that are part of the decay matrix"},
     {"ungated_path_starts_from_zero", "initial-state-ignored", RC, 0, "without gates the initial state is not read", "a path of its own for the ungated rule"},
+    {"input_strides_taken_as_dense", "layout-stride-ignored", RC, 0, "inputs are read as if they were dense", "public reports of slices and fused projections read without their strides"},
+    {"output_strides_taken_as_dense", "layout-stride-ignored", RC, 0, "outputs are written as if they were dense", "public reports of outputs into slices of a buffer"},
+    {"byte_offset_ignored", "layout-stride-ignored", RC, 0, "tensors are taken to begin where their allocation begins", "public exchange formats whose offset is mostly 0"},
+    {"short_offsets_read_as_64_bit", "layout-stride-ignored", RC, 0, "32-bit sequence offsets are read as 64-bit ones", "public reports of offset dtypes taken for granted"},
     {"summation_order_by_position", "batch-dependent", R, 0, "sums over key channels run backwards at every second token of a call", "unrolled loops with another order in the second half"},
     // --- memory and order ---
     {"one_element_wrong", "element-wrong", RC, 0x1p-4, "one output element is off by a sixteenth", "races and bad lanes"},
@@ -356,7 +361,9 @@ class Body {
     V_ = x_.V;
     if (is("key_tail_dropped"_f) && K_ > 32) K_ = K_ / 32 * 32;
     if (is("key_tail_unmasked"_f)) K_ = (K_ + 31) / 32 * 32;
-    if (is("offsets_read_as_32_bit"_f)) {
+    if (is("short_offsets_read_as_64_bit"_f) && x_.short_offsets) {   // two at once, of which a 32-bit register keeps the first
+      for (std::size_t i = 0; i < x_.cu.size(); ++i) cu_.push_back(2 * i < x_.cu.size() ? x_.cu[2 * i] : 0);
+    } else if (is("offsets_read_as_32_bit"_f) && !x_.short_offsets) {
       std::vector<std::int64_t> narrow_cu;
       for (std::int64_t c : x_.cu) narrow_cu.insert(narrow_cu.end(), {c, 0});
       cu_.assign(narrow_cu.begin(), narrow_cu.begin() + x_.N + 1);

@@ -16,6 +16,7 @@ struct View {
   DType io = DType::f32, state = DType::f32, gate = DType::f32;   // of o, of ht, of g
   bool want_ht = true;
   std::vector<std::int64_t> cu;                    // [N+1]
+  bool short_offsets = false;                      // they came in 32 bits
   std::vector<float> q, k, v, g, beta;             // g, beta may be empty: 0, 1
   std::vector<double> h0;                          // empty: zero state
   std::vector<double> o, ht;                       // [rows,HV,V], [N,HV,K,V]

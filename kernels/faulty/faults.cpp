@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <list>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -129,12 +130,41 @@ int create_variant(int slot, const gdn_problem* problem, void** plan, char* mess
   return GDN_OK;
 }
 
+// Tensors of a call as a kernel sees them that takes strides or offsets for granted.
+class SeenTensors {
+ public:
+  SeenTensors(const gdn_call* call, int fault) : call_(call), name_(fault < 0 ? "" : faulty::table()[static_cast<std::size_t>(fault)].name) {}
+  const gdn_tensor* find(int role) {
+    const gdn_tensor* t = gdn_find(call_, role);
+    const bool dense = name_ == (t && t->writable ? "output_strides_taken_as_dense" : "input_strides_taken_as_dense");
+    if (!t || (!dense && name_ != "byte_offset_ignored")) return t;
+    Seen& s = seen_.emplace_back();
+    s.tensor = *t;
+    if (name_ == "byte_offset_ignored") s.tensor.t.byte_offset = 0;
+    if (!dense) return &s.tensor;
+    s.strides.assign(static_cast<std::size_t>(t->t.ndim), 1);
+    for (std::size_t d = s.strides.size(); d-- > 1;) s.strides[d - 1] = s.strides[d] * t->t.shape[d];
+    s.tensor.t.strides = s.strides.data();
+    return &s.tensor;
+  }
+
+ private:
+  struct Seen {
+    gdn_tensor tensor;
+    std::vector<std::int64_t> strides;
+  };
+  const gdn_call* call_;
+  const std::string_view name_;
+  std::list<Seen> seen_;
+};
+
 int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) {
   Plan& p = *static_cast<Plan*>(plan);
+  SeenTensors tensors(call, p.fault);
   const gdn_problem& problem = *call->problem;
   const bool pool = problem.operation != GDN_PREFILL;
-  const gdn_tensor *q = gdn_find(call, GDN_Q), *o = gdn_find(call, GDN_O), *ht = gdn_find(call, pool ? GDN_H0 : GDN_HT), *cu = gdn_find(call, GDN_CU_SEQLENS);
-  const gdn_tensor *indices = gdn_find(call, GDN_STATE_INDICES), *snapshots = gdn_find(call, GDN_SNAPSHOTS);
+  const gdn_tensor *q = tensors.find(GDN_Q), *o = tensors.find(GDN_O), *ht = tensors.find(pool ? GDN_H0 : GDN_HT), *cu = tensors.find(GDN_CU_SEQLENS);
+  const gdn_tensor *indices = tensors.find(GDN_STATE_INDICES), *snapshots = tensors.find(GDN_SNAPSHOTS);
   if (!q || !o || !cu) return say(message, size, "q, o and cu_seqlens are needed", GDN_ERROR);
   View x;
   x.N = problem.N;
@@ -148,20 +178,24 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   x.want_ht = ht != nullptr;
   if (ht) x.state = dtype_of(ht->t);
   x.cu = read<std::int64_t>(cu);
+  x.short_offsets = dtype_of(cu->t) == DType::i32;
   x.q = read<float>(q);
-  if (const gdn_tensor* g = gdn_find(call, GDN_G)) x.gate = dtype_of(g->t);
-  x.k = read<float>(gdn_find(call, GDN_K));
-  x.v = read<float>(gdn_find(call, GDN_V));
-  x.g = read<float>(gdn_find(call, GDN_G));
-  x.beta = read<float>(gdn_find(call, GDN_BETA));
-  x.h0 = read<double>(gdn_find(call, GDN_H0));
+  if (const gdn_tensor* g = tensors.find(GDN_G)) x.gate = dtype_of(g->t);
+  x.k = read<float>(tensors.find(GDN_K));
+  x.v = read<float>(tensors.find(GDN_V));
+  x.g = read<float>(tensors.find(GDN_G));
+  x.beta = read<float>(tensors.find(GDN_BETA));
+  const bool accepts = p.fault >= 0 && std::string_view(faulty::table()[static_cast<std::size_t>(p.fault)].name) == "positive_gate_accepted";
+  for (std::int64_t i = 0; i < x.cu.back() * x.HV && !accepts && !x.g.empty(); ++i)
+    if (x.g[static_cast<std::size_t>(i)] > 0) return say(message, size, "a gate above 0", GDN_NOT_SUPPORTED);
+  x.h0 = read<double>(tensors.find(GDN_H0));
   if (pool) {
     if (!indices || !ht) return say(message, size, "state_indices and the pool are needed", GDN_ERROR);
     x.pool = true;
     x.verify = problem.operation == GDN_VERIFY;
     x.slots = ht->t.shape[0];
     x.indices = read<std::int64_t>(indices);
-    x.accepted = read<std::int64_t>(gdn_find(call, GDN_ACCEPTED));
+    x.accepted = read<std::int64_t>(tensors.find(GDN_ACCEPTED));
     if (snapshots) {
       x.drafts = snapshots->t.shape[0] / x.N;
       x.before = read<double>(snapshots);
@@ -226,7 +260,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2;strides;short_offsets;refuses_growth"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;
@@ -265,6 +299,7 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   x.io = p.io;
   x.state = p.state;
   x.gate = p.gate;
+  x.short_offsets = p.short_offsets;
   x.want_ht = p.final_state;
   x.cu = p.offsets();
   auto get = [&]<class E>(const char* name, std::vector<E>& to) {
