@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -262,7 +263,7 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
     for (std::int64_t i = 0; i < offsets.back(); ++i)
       for (std::int64_t h = 0; h < p.HV; ++h) {
         read(row.data(), t.g, t.g.at(i, h), row.size() > 1 ? t.g.stride[2] : 1, static_cast<std::int64_t>(row.size()));
-        if (std::any_of(row.begin(), row.end(), [](float g) { return g > 0; })) return say(message, size, GDN_NOT_SUPPORTED, "a gate above 0");
+        if (std::any_of(row.begin(), row.end(), [](float g) { return g > 0 && g <= std::numeric_limits<float>::max(); })) return say(message, size, GDN_NOT_SUPPORTED, "a gate above 0");
       }
   }
   const auto head = [&](std::int64_t i, int thread) {

@@ -1,6 +1,7 @@
 // The fault bank as kernels of the C ABI, and as plain functions in double; see faults.h. Faults live in body.cpp.
 #include "kernels/faulty/faults.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -134,17 +135,18 @@ int create_variant(int slot, const gdn_problem* problem, void** plan, char* mess
 class SeenTensors {
  public:
   SeenTensors(const gdn_call* call, int fault) : call_(call), name_(fault < 0 ? "" : faulty::table()[static_cast<std::size_t>(fault)].name) {}
+  std::string_view fault() const { return name_; }
+  bool misread() const { return !seen_.empty(); }
   const gdn_tensor* find(int role) {
     const gdn_tensor* t = gdn_find(call_, role);
     const bool dense = name_ == (t && t->writable ? "output_strides_taken_as_dense" : "input_strides_taken_as_dense");
-    if (!t || (!dense && name_ != "byte_offset_ignored")) return t;
-    Seen& s = seen_.emplace_back();
-    s.tensor = *t;
-    if (name_ == "byte_offset_ignored") s.tensor.t.byte_offset = 0;
-    if (!dense) return &s.tensor;
-    s.strides.assign(static_cast<std::size_t>(t->t.ndim), 1);
-    for (std::size_t d = s.strides.size(); d-- > 1;) s.strides[d - 1] = s.strides[d] * t->t.shape[d];
-    s.tensor.t.strides = s.strides.data();
+    if (!t || !(dense || (name_ == "byte_offset_ignored" && t->t.byte_offset))) return t;
+    std::vector<std::int64_t> strides(static_cast<std::size_t>(t->t.ndim), 1);
+    for (std::size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * t->t.shape[d];
+    if (dense && std::equal(strides.begin(), strides.end(), t->t.strides)) return t;
+    Seen& s = seen_.emplace_back(Seen{*t, std::move(strides)});
+    if (dense) s.tensor.t.strides = s.strides.data();
+    else s.tensor.t.byte_offset = 0;
     return &s.tensor;
   }
 
@@ -185,9 +187,9 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   x.v = read<float>(tensors.find(GDN_V));
   x.g = read<float>(tensors.find(GDN_G));
   x.beta = read<float>(tensors.find(GDN_BETA));
-  const bool accepts = p.fault >= 0 && std::string_view(faulty::table()[static_cast<std::size_t>(p.fault)].name) == "positive_gate_accepted";
+  const bool accepts = tensors.misread() || tensors.fault() == "positive_gate_accepted";
   for (std::int64_t i = 0; i < x.cu.back() * x.HV && !accepts && !x.g.empty(); ++i)
-    if (x.g[static_cast<std::size_t>(i)] > 0) return say(message, size, "a gate above 0", GDN_NOT_SUPPORTED);
+    if (x.g[static_cast<std::size_t>(i)] > 0 && std::isfinite(x.g[static_cast<std::size_t>(i)])) return say(message, size, "a gate above 0", GDN_NOT_SUPPORTED);
   x.h0 = read<double>(tensors.find(GDN_H0));
   if (pool) {
     if (!indices || !ht) return say(message, size, "state_indices and the pool are needed", GDN_ERROR);
