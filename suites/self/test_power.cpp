@@ -1,6 +1,7 @@
 // The power study: known faults are caught, on cases that their twin passes, and the study notices when they are not.
 // Exists because a suite whose power is not measured passes everything sooner or later.
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -108,5 +109,23 @@ TEST_CASE("a failing result names the fault it came from, a passing one nothing"
     CHECK(all[0].fault == name);
     CHECK(all[0].share > 0.9);
     CHECK(judge_results(g, c, session->info(), executions).resembles.find(name) == 0);
+  }
+}
+
+// Minutes of work, so by hand: GDN_FAMILIES=keys,sizes test_power '[kinds]', all families without it.
+TEST_CASE("every kind that a family lists is killed by that family alone", "[.][kinds]") {
+  const char* only = std::getenv("GDN_FAMILIES");
+  for (const Family* f : families()) {
+    if (only && ("," + std::string(only) + ",").find("," + f->name() + ",") == std::string::npos) continue;
+    PowerOptions o;
+    o.families = {f->name()};
+    o.measure_survivors = false;
+    for (const std::string& kind : f->kinds())
+      if (std::any_of(fault_bank().begin(), fault_bank().end(), [&](const Fault& fault) { return kind == fault.kind; })) o.faults.push_back(kind);
+    const PowerResult r = measure_power(o);
+    std::string missing;
+    for (const std::string& line : unproven_kinds(r)) missing += line + "\n";
+    CHECK(missing == "");
+    CHECK(r.alarms.empty());
   }
 }
