@@ -109,15 +109,15 @@ __global__ void __launch_bounds__(256, KP <= 128 ? 2 : 1) prepare(const __grid_c
   // 128 threads per value head.
   const int half = thread / 128, t = thread % 128, ratio = f.HV / f.H;
   float *L = squares + half * 2 * 64 * kRow, *inverse = L + 64 * kRow;
-  for (int hh = half; hh < ratio; hh += 2) {
-    const int hv = h * ratio + hh;
+  for (int first = 0; first < ratio; first += 2) {
+    const bool active = first + half < ratio;      // the second half has nothing to do in the last pass of an odd ratio
+    const int hv = h * ratio + (active ? first + half : 0);
     const int64_t slot = static_cast<int64_t>(chunk) * f.HV + hv;
-    GateRow row{};
-    if (t < 64) row = gate_sums(f, begin, rows, hv, half, t, gates);
-    half_barrier<128>(half);
+    const GateRow row = gate_sums(f, begin, rows, hv, half, t, active, gates);
+    __syncthreads();
     const double last = gates.sum[half][rows - 1];
     const int last_segment = gates.segment[half][rows - 1];
-    if (t < 64) {
+    if (active && t < 64) {
       Factors& factors = p.factors[slot];
       const float decay = row.segment == 0 ? expf(static_cast<float>(row.sum)) : 0.0f;
       auto* pair = reinterpret_cast<float*>(&factors.minus_decay_tail[t / 2]);
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(256, KP <= 128 ? 2 : 1) prepare(const __grid_c
     const int segment0 = gates.segment[half][j], segment1 = gates.segment[half][j + 1];
     unsigned char *P = p.P + slot * kTile, *M = p.M + slot * kTile;
 #pragma unroll 4
-    for (int r = t / 32; r < 64; r += 4) {
+    for (int r = active ? t / 32 : 64; r < 64; r += 4) {
       const double sr = gates.sum[half][r];
       const float br = gates.beta[half][r];
       const int gr = gates.segment[half][r];
@@ -143,15 +143,15 @@ __global__ void __launch_bounds__(256, KP <= 128 ? 2 : 1) prepare(const __grid_c
       *reinterpret_cast<float2*>(L + r * kRow + j) = make_float2(on0 && j < r ? br * a.x * d0 : 0.0f, on1 && j + 1 < r ? br * a.y * d1 : 0.0f);
       *reinterpret_cast<uint32_t*>(P + swizzled(r, j)) = pack(on0 ? f.scale * b.x * d0 : 0.0f, on1 ? f.scale * b.y * d1 : 0.0f);
     }
-    half_barrier<128>(half);
-    invert<128>(L, inverse, half, t);
+    __syncthreads();
+    invert<128>(L, inverse, active, t);
     const float beta0 = gates.beta[half][j], beta1 = gates.beta[half][j + 1];
-    for (int r = t / 32; r < 64; r += 4) {
+    for (int r = active ? t / 32 : 64; r < 64; r += 4) {
       const bool below = r / 16 >= j / 16;
       const float2 m = below ? *reinterpret_cast<const float2*>(inverse + r * kRow + j) : make_float2(0, 0);
       *reinterpret_cast<uint32_t*>(M + swizzled(r, j)) = pack(m.x * beta0, m.y * beta1);
     }
-    half_barrier<128>(half);
+    __syncthreads();
   }
 }
 

@@ -59,50 +59,58 @@ struct GateRows {
 };
 struct GateRow { double sum; float beta; int segment; };
 
-// The threads of one half of a block meet; kThreads of them.
-template <int kThreads = 64> __device__ __forceinline__ void half_barrier(int half) { asm volatile("bar.sync %0, %1;" ::"r"(half + 1), "n"(kThreads) : "memory"); }
-
-// Row i < 64 of value head hv, by the first two warps of the half; rows past `rows` count as g = 0, beta = 0. The half has to
-// meet before others read `shared`.
-__device__ __forceinline__ GateRow gate_sums(const Forward& f, int64_t begin, int rows, int hv, int half, int i, GateRows& shared) {
+// Row i of value head hv, by threads i < 128 of the half; only rows below 64 of an active half are made, but all threads
+// of the block have to call it, as for all functions here with barriers. Rows past `rows` count as g = 0, beta = 0. The block
+// has to meet before others read `shared`.
+__device__ __forceinline__ GateRow gate_sums(const Forward& f, int64_t begin, int rows, int hv, int half, int i, bool active, GateRows& shared) {
   const int lane = i % 32;
-  const float g = i < rows && f.g ? load(f.g, (begin + i) * f.g.s0 + hv * f.g.s1) : 0.0f;
-  const float beta = i < rows ? (f.beta ? load(f.beta, (begin + i) * f.beta.s0 + hv * f.beta.s1) : 1.0f) : 0.0f;
-  const bool reset = g < kReset;
-  const unsigned resets = __ballot_sync(~0u, reset);
-  double sum = reset ? 0.0 : g;                    // segmented scan: a reset row starts again at zero
-  bool closed = reset;
+  const bool mine = active && i < 64;              // whole warps
+  double sum = 0;
+  float beta = 0;
+  bool closed = false;
+  int segment = 0;
+  if (mine) {
+    const float g = i < rows && f.g ? load(f.g, (begin + i) * f.g.s0 + hv * f.g.s1) : 0.0f;
+    beta = i < rows ? (f.beta ? load(f.beta, (begin + i) * f.beta.s0 + hv * f.beta.s1) : 1.0f) : 0.0f;
+    const bool reset = g < kReset;
+    const unsigned resets = __ballot_sync(~0u, reset);
+    sum = reset ? 0.0 : g;                         // segmented scan: a reset row starts again at zero
+    closed = reset;
 #pragma unroll
-  for (int d = 1; d < 32; d *= 2) {
-    const double before = __shfl_up_sync(~0u, sum, d);
-    const bool before_closed = __shfl_up_sync(~0u, closed, d);
-    if (lane >= d && !closed) {
-      sum += before;
-      closed = before_closed;
+    for (int d = 1; d < 32; d *= 2) {
+      const double before = __shfl_up_sync(~0u, sum, d);
+      const bool before_closed = __shfl_up_sync(~0u, closed, d);
+      if (lane >= d && !closed) {
+        sum += before;
+        closed = before_closed;
+      }
+    }
+    segment = __popc(resets & ((2u << lane) - 1u));
+    if (i == 31) {
+      shared.carry[half] = sum;
+      shared.resets[half] = segment;
     }
   }
-  int segment = __popc(resets & ((2u << lane) - 1u));
-  if (i == 31) {
-    shared.carry[half] = sum;
-    shared.resets[half] = segment;
+  __syncthreads();
+  if (mine) {
+    if (i >= 32) {
+      if (!closed) sum += shared.carry[half];
+      segment += shared.resets[half];
+    }
+    shared.sum[half][i] = sum;
+    shared.beta[half][i] = beta;
+    shared.segment[half][i] = segment;
   }
-  asm volatile("bar.sync %0, 64;" ::"r"(half + 3) : "memory");
-  if (i >= 32) {
-    if (!closed) sum += shared.carry[half];
-    segment += shared.resets[half];
-  }
-  shared.sum[half][i] = sum;
-  shared.beta[half][i] = beta;
-  shared.segment[half][i] = segment;
   return {sum, beta, segment};
 }
 
 // (I+L)^-1 of one head into `M`, both 64 x 64 with kRow floats a row in shared memory, by kThreads threads (thread t of them):
 // forward substitution inside the four diagonal blocks of 16, then block rows:
 //   M_ij = -M_ii sum_{j<=k<i} L_ik M_kj.   L is zero on and above the diagonal. Blocks above the diagonal are not written.
+// All threads of the block call it; inactive ones only meet the others.
 template <int kThreads>
-__device__ __forceinline__ void invert(const float* L, float* M, int half, int t) {
-  if (t < 64) {
+__device__ __forceinline__ void invert(const float* L, float* M, bool active, int t) {
+  if (active && t < 64) {
     const int block = t / 16 * 16, c = t % 16;
     float m[16];
 #pragma unroll
@@ -114,11 +122,11 @@ __device__ __forceinline__ void invert(const float* L, float* M, int half, int t
       M[(block + i) * kRow + block + c] = m[i];
     }
   }
-  half_barrier<kThreads>(half);
+  __syncthreads();
 #pragma unroll 1
   for (int d = 1; d < 4; ++d) {
     // Each thread takes quads of four columns: first the sums into M itself, then the product with -M_ii.
-    const int quads = (4 - d) * 64;
+    const int quads = active ? (4 - d) * 64 : 0;
     for (int q = t; q < quads; q += kThreads) {
       const int i = d + q / 64, j = i - d, r = i * 16 + q % 64 / 4, c = j * 16 + q % 4 * 4;
       float4 sum = make_float4(0, 0, 0, 0);
@@ -133,7 +141,7 @@ __device__ __forceinline__ void invert(const float* L, float* M, int half, int t
       }
       *reinterpret_cast<float4*>(M + r * kRow + c) = sum;
     }
-    half_barrier<kThreads>(half);
+    __syncthreads();
     float4 result[(192 + kThreads - 1) / kThreads];
 #pragma unroll
     for (int n = 0; n < (192 + kThreads - 1) / kThreads; ++n) {
@@ -152,7 +160,7 @@ __device__ __forceinline__ void invert(const float* L, float* M, int half, int t
       }
       result[n] = make_float4(-sum.x, -sum.y, -sum.z, -sum.w);
     }
-    half_barrier<kThreads>(half);
+    __syncthreads();
 #pragma unroll
     for (int n = 0; n < (192 + kThreads - 1) / kThreads; ++n) {
       const int q = t + n * kThreads;
@@ -160,7 +168,7 @@ __device__ __forceinline__ void invert(const float* L, float* M, int half, int t
       const int i = d + q / 64, j = i - d, r = i * 16 + q % 64 / 4, c = j * 16 + q % 4 * 4;
       *reinterpret_cast<float4*>(M + r * kRow + c) = result[n];
     }
-    half_barrier<kThreads>(half);
+    __syncthreads();
   }
 }
 

@@ -64,15 +64,15 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ Params p)
   __syncthreads();
   const int half = thread / 128, t = thread % 128, ratio = f.HV / f.H;
   float *L = squares + half * 2 * 64 * kRow, *inverse = L + 64 * kRow;
-  for (int hh = half; hh < ratio; hh += 2) {
-    const int hv = h * ratio + hh;
+  for (int first = 0; first < ratio; first += 2) {
+    const bool active = first + half < ratio;      // the second half has nothing to do in the last pass of an odd ratio
+    const int hv = h * ratio + (active ? first + half : 0);
     const int64_t slot = static_cast<int64_t>(chunk) * f.HV + hv;
-    GateRow row{};
-    if (t < 64) row = gate_sums(f, begin, rows, hv, half, t, gates);
-    half_barrier<128>(half);
+    const GateRow row = gate_sums(f, begin, rows, hv, half, t, active, gates);
+    __syncthreads();
     const double last = gates.sum[half][rows - 1];
     const int last_segment = gates.segment[half][rows - 1];
-    if (t < 64) {
+    if (active && t < 64) {
       float* factors = p.factors + slot * 256;
       factors[t] = row.segment == 0 ? expf(static_cast<float>(row.sum)) : 0.0f;
       factors[64 + t] = t < rows && row.segment == last_segment ? expf(static_cast<float>(last - row.sum)) : 0.0f;
@@ -82,17 +82,17 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ Params p)
     float *P = p.P + slot * 4096, *M = p.M + slot * 4096;
     const int c = t % 64, segment = gates.segment[half][c];
     const double sum = gates.sum[half][c];
-    for (int r = t / 64; r < 64; r += 2) {
+    for (int r = active ? t / 64 : 64; r < 64; r += 2) {
       const bool on = c <= r && segment == gates.segment[half][r];
       const float d = on ? expf(static_cast<float>(gates.sum[half][r] - sum)) : 0.0f;
       L[r * kRow + c] = on && c < r ? gates.beta[half][r] * kk[r * kRow + c] * d : 0.0f;
       P[r * 64 + c] = on ? f.scale * qk[r * kRow + c] * d : 0.0f;
     }
-    half_barrier<128>(half);
-    invert<128>(L, inverse, half, t);
+    __syncthreads();
+    invert<128>(L, inverse, active, t);
     const float beta = gates.beta[half][c];
-    for (int r = t / 64; r < 64; r += 2) M[r * 64 + c] = r / 16 >= c / 16 ? inverse[r * kRow + c] * beta : 0.0f;
-    half_barrier<128>(half);
+    for (int r = active ? t / 64 : 64; r < 64; r += 2) M[r * 64 + c] = r / 16 >= c / 16 ? inverse[r * kRow + c] * beta : 0.0f;
+    __syncthreads();
   }
 }
 

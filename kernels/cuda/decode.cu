@@ -1,11 +1,11 @@
 // Decode and verify on a pool of states, in fp32. Bound by memory: every state is read and written once, so all of a block's
-// state is on its way at once, in pieces of 128 contiguous bytes, before anything waits.
+// state is on its way at once, whole rows of it, before anything waits.
 #include "kernels/cuda/decode.cuh"
 
 namespace gdn_cuda {
 namespace {
 
-constexpr int kThreads = 128, kValues = 32, kGroups = 16;   // 8 lanes x 4 value channels, 16 groups of key channels
+constexpr int kGroups = 16;                        // of key channels; a thread of a group holds four value channels
 
 struct Pool {
   Forward f;
@@ -31,31 +31,27 @@ template <Type type> __device__ __forceinline__ void store4(void* data, int64_t 
   }
 }
 
-// Sums over the 16 groups of key channels, in one order whatever the launch: 4 inside a warp, then the 4 warps.
-__device__ __forceinline__ float4 sum_groups(float4 x, float4 (*shared)[8], int warp, int lane) {
+// Column c of the groups' parts, summed in one order whatever the launch.
+template <int kColumns> __device__ __forceinline__ float sum_groups(const float (*parts)[kColumns], int c) {
+  float x[kGroups];
 #pragma unroll
-  for (int mask = 8; mask <= 16; mask *= 2) {
-    x.x += __shfl_xor_sync(~0u, x.x, mask);
-    x.y += __shfl_xor_sync(~0u, x.y, mask);
-    x.z += __shfl_xor_sync(~0u, x.z, mask);
-    x.w += __shfl_xor_sync(~0u, x.w, mask);
-  }
-  if (lane < 8) shared[warp][lane] = x;
-  __syncthreads();
-  const int c = lane % 8;
-  const float4 a = shared[0][c], b = shared[1][c], d = shared[2][c], e = shared[3][c];
-  return make_float4((a.x + b.x) + (d.x + e.x), (a.y + b.y) + (d.y + e.y), (a.z + b.z) + (d.z + e.z), (a.w + b.w) + (d.w + e.w));
+  for (int i = 0; i < kGroups; ++i) x[i] = parts[i][c];
+#pragma unroll
+  for (int width = kGroups / 2; width > 0; width /= 2)
+#pragma unroll
+    for (int i = 0; i < width; ++i) x[i] += x[i + width];
+  return x[0];
 }
 
-// kRows: key channels of a thread. As many blocks as fit into the registers of a multiprocessor, because a block moves
-// memory only for a part of its time.
-template <int kRows, Type state>
-__global__ void __launch_bounds__(kThreads, kRows == 16 ? 4 : kRows == 8 ? 6 : 8) decode(const __grid_constant__ Pool p) {
+// kRows: key channels of a thread; kLanes: threads of a group, which read 16 kLanes contiguous bytes of a state's row.
+template <int kRows, int kLanes, Type state>
+__global__ void __launch_bounds__(kGroups * kLanes, kLanes == 8 ? (kRows == 16 ? 4 : 6) : (kRows == 16 ? 1 : 2)) decode(const __grid_constant__ Pool p) {
+  constexpr int kColumns = 4 * kLanes, kThreads = kGroups * kLanes;
   __shared__ float ks[kRows * kGroups], qs[kRows * kGroups];
-  __shared__ float4 read_sums[4][8], out_sums[4][8];
+  __shared__ __align__(16) float parts[kGroups][kColumns], ys[kColumns];
   const Forward& f = p.f;
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = warp * 4 + lane / 8;
-  const int hv = blockIdx.y, h = hv / (f.HV / f.H), value = blockIdx.x * kValues + lane % 8 * 4, channels = f.V - value;
+  const int thread = threadIdx.x, lane = thread % kLanes, group = thread / kLanes;
+  const int hv = blockIdx.y, h = hv / (f.HV / f.H), v0 = blockIdx.x * kColumns, value = v0 + lane * 4, channels = f.V - value;
   const int64_t n = blockIdx.z, slot = load_int(p.slots, n);
   if (slot < 0) return;
   const int64_t kept = p.accepted ? load_int(p.accepted, n) : 0;
@@ -78,48 +74,55 @@ __global__ void __launch_bounds__(kThreads, kRows == 16 ? 4 : kRows == 8 ? 6 : 8
       if (i * kGroups + group < f.K && channels > 0) store4<state>(to.data, at, S[i], channels, wide);
   };
   if (p.verify && kept > 0) put(f.h0, slot);       // the draft that was kept becomes the state of its slot
+  const bool column = thread < kColumns && v0 + thread < f.V;   // this thread sums one value channel
   for (int64_t t = n * p.tokens; t < (n + 1) * p.tokens; ++t) {
     for (int i = thread; i < kRows * kGroups; i += kThreads) {
       ks[i] = i < f.K ? load(f.k, t * f.k.s0 + h * f.k.s1 + i) : 0.0f;
       qs[i] = i < f.K ? load(f.q, t * f.q.s0 + h * f.q.s1 + i) : 0.0f;
     }
-    const float alpha = f.g ? expf(load(f.g, t * f.g.s0 + hv * f.g.s1)) : 1.0f, beta = f.beta ? load(f.beta, t * f.beta.s0 + hv * f.beta.s1) : 1.0f;
-    float v[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) v[j] = j < channels ? load(f.v, t * f.v.s0 + hv * f.v.s1 + value + j) : 0.0f;
+    const float alpha = f.g ? expf(load(f.g, t * f.g.s0 + hv * f.g.s1)) : 1.0f;
+    float beta = 1, v = 0;
+    if (column) {
+      if (f.beta) beta = load(f.beta, t * f.beta.s0 + hv * f.beta.s1);
+      v = load(f.v, t * f.v.s0 + hv * f.v.s1 + v0 + thread);
+    }
     __syncthreads();
-    float4 read = make_float4(0, 0, 0, 0);
+    float4 part = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const float k = ks[i * kGroups + group];
       S[i] = make_float4(alpha * S[i].x, alpha * S[i].y, alpha * S[i].z, alpha * S[i].w);
-      read = make_float4(fmaf(S[i].x, k, read.x), fmaf(S[i].y, k, read.y), fmaf(S[i].z, k, read.z), fmaf(S[i].w, k, read.w));
+      part = make_float4(fmaf(S[i].x, k, part.x), fmaf(S[i].y, k, part.y), fmaf(S[i].z, k, part.z), fmaf(S[i].w, k, part.w));
     }
-    read = sum_groups(read, read_sums, warp, lane);
-    const float4 y = make_float4(beta * (v[0] - read.x), beta * (v[1] - read.y), beta * (v[2] - read.z), beta * (v[3] - read.w));
-    float4 out = make_float4(0, 0, 0, 0);
+    *reinterpret_cast<float4*>(&parts[group][lane * 4]) = part;
+    __syncthreads();
+    if (thread < kColumns) ys[thread] = beta * (v - sum_groups<kColumns>(parts, thread));
+    __syncthreads();
+    const float4 y = *reinterpret_cast<const float4*>(ys + lane * 4);
+    part = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const float k = ks[i * kGroups + group], q = qs[i * kGroups + group];
       S[i] = make_float4(fmaf(k, y.x, S[i].x), fmaf(k, y.y, S[i].y), fmaf(k, y.z, S[i].z), fmaf(k, y.w, S[i].w));
-      out = make_float4(fmaf(S[i].x, q, out.x), fmaf(S[i].y, q, out.y), fmaf(S[i].z, q, out.z), fmaf(S[i].w, q, out.w));
+      part = make_float4(fmaf(S[i].x, q, part.x), fmaf(S[i].y, q, part.y), fmaf(S[i].z, q, part.z), fmaf(S[i].w, q, part.w));
     }
-    out = sum_groups(out, out_sums, warp, lane);   // its barrier also frees ks and qs for the next token
-    if (group == 0) {
-      const float e[4] = {f.scale * out.x, f.scale * out.y, f.scale * out.z, f.scale * out.w};
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if (j < channels) store(f.o, t * f.o.s0 + hv * f.o.s1 + value + j, e[j]);
-    }
+    *reinterpret_cast<float4*>(&parts[group][lane * 4]) = part;
     if (p.verify) put(p.snapshots, t);
+    __syncthreads();                               // also frees ks and qs for the next token
+    if (column) store(f.o, t * f.o.s0 + hv * f.o.s1 + v0 + thread, f.scale * sum_groups<kColumns>(parts, thread));
   }
   if (!p.verify) put(f.h0, slot);
 }
 
-template <int kRows> void launch(const Pool& p, dim3 grid, cudaStream_t stream) {
-  if (p.f.h0.type == Type::f32) decode<kRows, Type::f32><<<grid, kThreads, 0, stream>>>(p);
-  else if (p.f.h0.type == Type::bf16) decode<kRows, Type::bf16><<<grid, kThreads, 0, stream>>>(p);
-  else decode<kRows, Type::f16><<<grid, kThreads, 0, stream>>>(p);
+template <int kRows, int kLanes> void launch(const Pool& p, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>((p.f.V + 4 * kLanes - 1) / (4 * kLanes)), static_cast<unsigned>(p.f.HV), static_cast<unsigned>(p.f.N));
+  if (p.f.h0.type == Type::f32) decode<kRows, kLanes, Type::f32><<<grid, kGroups * kLanes, 0, stream>>>(p);
+  else if (p.f.h0.type == Type::bf16) decode<kRows, kLanes, Type::bf16><<<grid, kGroups * kLanes, 0, stream>>>(p);
+  else decode<kRows, kLanes, Type::f16><<<grid, kGroups * kLanes, 0, stream>>>(p);
+}
+template <int kRows> void launch(const Pool& p, cudaStream_t stream) {
+  if (p.f.V <= 32) launch<kRows, 8>(p, stream);
+  else launch<kRows, 32>(p, stream);
 }
 
 }  // namespace
@@ -136,11 +139,10 @@ int run_pool(const gdn_call* call, const Forward& f, char* message, size_t size)
   if (f.N == 0) return GDN_OK;
   p.tokens = f.T / f.N;
   if (p.snapshots) p.drafts = gdn_find(call, GDN_SNAPSHOTS)->t.shape[0] / f.N;
-  const dim3 grid(static_cast<unsigned>((f.V + kValues - 1) / kValues), static_cast<unsigned>(f.HV), static_cast<unsigned>(f.N));
   const auto stream = static_cast<cudaStream_t>(call->stream);
-  if (f.K <= 64) launch<4>(p, grid, stream);
-  else if (f.K <= 128) launch<8>(p, grid, stream);
-  else launch<16>(p, grid, stream);
+  if (f.K <= 64) launch<4>(p, stream);
+  else if (f.K <= 128) launch<8>(p, stream);
+  else launch<16>(p, stream);
   return cuda_ok(cudaGetLastError(), "launch of decode", message, size) ? GDN_OK : GDN_ERROR;
 }
 
