@@ -57,5 +57,7 @@ std::string console_table(const std::vector<Record>& r, bool colour);
 std::string failure_block(const Record& r);        // the block that explains one failure
 // Why cases were not run: a line for each reason, the most frequent first; "" when all were.
 std::string unsupported_reasons(const std::vector<Record>& r);
+// For people: which cases now fail, pass, err more or are gone since `before`, records of the same kernel. Decides nothing.
+std::string changes_since(const std::vector<Record>& before, const std::vector<Record>& now);
 
 }  // namespace gdn

@@ -249,7 +249,7 @@ std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kern
   std::map<std::string, Shown> required;
   for (const std::string& profile : o.profiles)
     for (const Family* f : families())
-      if (!narrowed && f->profile() == profile) required[f->name()];
+      if (!narrowed && o.shards < 2 && f->profile() == profile) required[f->name()];   // a shard has what it has
   for (const Record& r : records) {
     const bool claimed = narrowed || std::find(o.profiles.begin(), o.profiles.end(), r.profile) != o.profiles.end();
     const Problem p = parse_problem(r.problem);
@@ -301,12 +301,11 @@ std::string gate_summary(const GateOptions& o, const std::vector<Record>& record
     s += ", required:";
     for (const std::string& p : o.profiles) s += " " + p;
   }
+  if (o.shards > 1) s += ", shard " + std::to_string(o.shard + 1) + " of " + std::to_string(o.shards);
   return s;
 }
 
-GateResult run_gate(const GateOptions& o, KernelSession& kernel,
-                    const std::function<void(std::size_t, std::size_t, const Record&)>& progress,
-                    const std::function<void(const std::string&)>& note) {
+std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel) {
   for (const std::string& profile : o.profiles)
     if (std::none_of(families().begin(), families().end(), [&](const Family* f) { return f->profile() == profile; })) {
       std::string known;
@@ -314,7 +313,6 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
         if (known.find(f->profile()) == std::string::npos) known += " " + f->profile();
       throw std::invalid_argument("no case family belongs to profile '" + profile + "'; there are:" + known);
     }
-  const Capabilities& caps = kernel.info().capabilities;
   std::vector<CaseId> ids;
   if (!o.case_ids.empty()) {
     for (const std::string& text : o.case_ids) {
@@ -328,9 +326,21 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
       std::vector<Problem> all;
       for (const CaseId& id : ids)
         if (id.family == f->name()) all.push_back(id.problem);
-      for (Problem& p : missing_problems(all, kernel.info(), f->exact_scale())) ids.push_back({f->name(), std::move(p), o.seed});
+      for (Problem& p : missing_problems(all, kernel, f->exact_scale())) ids.push_back({f->name(), std::move(p), o.seed});
     }
   }
+  if (o.shards < 2) return ids;
+  if (o.shard >= o.shards) throw std::invalid_argument("there is no shard " + std::to_string(o.shard + 1) + " of " + std::to_string(o.shards));
+  std::vector<CaseId> mine;
+  for (std::size_t i = o.shard; i < ids.size(); i += o.shards) mine.push_back(std::move(ids[i]));
+  return mine;
+}
+
+GateResult run_gate(const GateOptions& o, KernelSession& kernel,
+                    const std::function<void(std::size_t, std::size_t, const Record&)>& progress,
+                    const std::function<void(const std::string&)>& note) {
+  const std::vector<CaseId> ids = gate_cases(o, kernel.info());
+  const Capabilities& caps = kernel.info().capabilities;
   GateResult result;
   std::set<std::string> named;                     // families whose first failure was compared with the fault bank
   for (const CaseId& id : ids) {

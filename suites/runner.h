@@ -19,6 +19,7 @@ struct GateOptions {
   std::vector<std::string> families, case_ids;     // narrowing; a narrowed gate says so
   std::filesystem::path golden_dir;                // cache: read when valid for the case, written otherwise; empty: none
   bool fail_fast = false;
+  std::size_t shard = 0, shards = 1;               // only case i with i mod shards = shard, for several machines or jobs
 };
 struct GateResult {
   std::vector<Record> records;
@@ -39,6 +40,8 @@ Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, con
                      bool name_fault = true);
 // A gate names the fault of the first failing case of a family only, for this many families.
 inline constexpr std::size_t kNamedFamilies = 5;
+// The cases of a gate, in the canonical order, those fitted to the kernel last. Throws as run_gate.
+std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel);
 // The rule by which records become pass or fail is written in suites/README.md. Throws std::invalid_argument for an
 // unknown profile or family or a malformed case id.
 GateResult run_gate(const GateOptions& o, KernelSession& kernel,

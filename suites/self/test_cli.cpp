@@ -96,6 +96,9 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("judge --golden /nonexistent.h5 --kernel cpu_recurrent_fp32", "/nonexistent.h5");
   refused("check /nonexistent", "/nonexistent");
   refused("bench --what nonsense", "'nonsense'");
+  refused("verify --kernel cpu_recurrent_fp32 --shard 3/2", "'3/2' is not I/N");
+  refused("verify --kernel cpu_recurrent_fp32 --shard 1/2x", "'1/2x' is not I/N");
+  refused("verify --kernel cpu_recurrent_fp32 --baseline /no/such/file", "/no/such/file");
   refused("bench --device tpu", "'tpu' is none of cpu, cuda");
   if (!fs::exists("/dev/nvidiactl")) refused("bench --device cuda", "--device cuda: ");
 }

@@ -336,3 +336,19 @@ TEST_CASE("the page of nothing says so") {
   write_junit(dir / "j.xml", {});
   CHECK(well_formed(read_file(dir / "j.xml")));
 }
+
+TEST_CASE("what changed since a baseline") {
+  std::vector<Record> before{passed("typical", "a", 0.5), passed("typical", "b", 0.5), passed("typical", "c", 0.5), passed("typical", "d", 0.5)}, now = before;
+  before[1].verdict = "FAILED";
+  now[0].verdict = "TIMEOUT";
+  now[2].metrics["max_ratio"] = 0.9;
+  now.pop_back();
+  now.push_back(passed("typical", "e", 0.1));
+  const std::string text = changes_since(before, now);
+  CHECK(text.find("newly failing or no longer run: 1\n  typical:a:1: TIMEOUT was PASSED\n") != std::string::npos);
+  CHECK(text.find("newly passing or run: 1\n  typical:b:1: PASSED was FAILED\n") != std::string::npos);
+  CHECK(text.find("error grown by a quarter or more: 1\n  typical:c:1: error/bound 0.9 was 0.5\n") != std::string::npos);
+  CHECK(text.find("not asked any more: 1\n  typical:d:1\n") != std::string::npos);
+  CHECK(text.find("unchanged: 0, new cases: 1\n") != std::string::npos);
+  CHECK(changes_since(now, now) == "unchanged: 4, new cases: 0\n");
+}

@@ -291,3 +291,18 @@ TEST_CASE("features and fitted problems") {
   k.capabilities = parse_capabilities("io=fp32;h0;ht");
   CHECK(exemption(p, k).empty());                  // varlen is no ground of exemption
 }
+
+TEST_CASE("shards are the gate in parts") {
+  const KernelInfo kernel = Perfect(kEverything).kernel;
+  GateOptions o;
+  const std::vector<CaseId> all = gate_cases(o, kernel);
+  o.shards = 3;
+  std::vector<std::string> seen(all.size());
+  for (o.shard = 0; o.shard < 3; ++o.shard) {
+    const std::vector<CaseId> part = gate_cases(o, kernel);
+    for (std::size_t i = 0; i < part.size(); ++i) seen.at(3 * i + o.shard) = part[i].family + to_string(part[i].problem);
+    CHECK(gate_summary(o, {}, {}).find("shard " + std::to_string(o.shard + 1) + " of 3") != std::string::npos);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(seen[i] == all[i].family + to_string(all[i].problem));
+  CHECK_THROWS_AS(gate_cases(o, kernel), std::invalid_argument);
+}

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "reports/text.h"
 #include "suites/runner.h"
@@ -19,7 +20,8 @@ struct VerifyCommand final : Command {
   std::string level = "smoke", golden;
   std::vector<std::string> profiles, only_families, cases;
   std::uint64_t seed = 1;
-  bool fail_fast = false;
+  std::string shard, baseline, only_failed;
+  bool fail_fast = false, list = false;
 
   std::string name() const override { return "verify"; }
   std::string summary() const override { return "the gate: does a kernel compute what it should?"; }
@@ -32,13 +34,32 @@ struct VerifyCommand final : Command {
     o.option("--case", cases, "CASE-ID", "only this case; may be repeated", false);
     o.option("--seed", seed, "N", "seed of the inputs");
     o.option("--golden", golden, "DIR", "read expected results from here, and write those that are missing");
+    o.option("--only-failed", only_failed, "RECORDS.jsonl", "only the cases that did not pass there");
+    o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; for several machines");
+    o.option("--baseline", baseline, "RECORDS.jsonl", "say what changed since these records");
     o.flag("--fail-fast", fail_fast, "stop at the first failure");
+    o.flag("--list", list, "print the cases and their sizes in token-heads, and run none");
     output.declare(o);
   }
   int run() override {
     if (!cases.empty() && !only_families.empty()) throw Usage("--case and --family cannot be combined");
     use_threads(kernel.threads);
     output.prepare();
+    std::vector<Record> before;
+    try {
+      if (!baseline.empty()) before = read_records(baseline);
+      if (!only_failed.empty()) {
+        if (!cases.empty() || !only_families.empty()) throw Usage("--only-failed cannot be combined with --case or --family");
+        for (const Record& r : read_records(only_failed))
+          if (reports::is_failure(r)) cases.push_back(r.case_id);
+        if (cases.empty()) {
+          print("every case passed there: nothing to do\n");
+          return 0;
+        }
+      }
+    } catch (const std::runtime_error& e) {
+      throw Usage(e.what());
+    }
     GateOptions gate;
     gate.level = parse_level(level);
     gate.seed = seed;
@@ -47,12 +68,37 @@ struct VerifyCommand final : Command {
     gate.case_ids = cases;
     gate.golden_dir = golden;
     gate.fail_fast = fail_fast;
+    if (!shard.empty()) {
+      unsigned long long i = 0, n = 0;
+      int used = 0;
+      if (std::sscanf(shard.c_str(), "%llu/%llu%n", &i, &n, &used) != 2 || static_cast<std::size_t>(used) != shard.size() || i < 1 || i > n || n > 100000)
+        throw Usage("--shard: '" + shard + "' is not I/N with 1 <= I <= N");
+      gate.shard = i - 1;
+      gate.shards = n;
+    }
     // What is wrong with the question is said before the kernel is started.
     for (const std::string& text : cases) make_case(parse_case_id(text));
     for (const std::string& f : only_families)
       if (!find_family(f)) throw Usage("unknown case family '" + f + "'; `gdn-cts list families` prints them");
 
     const std::unique_ptr<KernelSession> session = kernel.open();
+    if (list) {
+      double sum = 0;
+      const std::vector<CaseId> ids = gate_cases(gate, session->info());
+      for (const CaseId& id : ids) {
+        const Case c = make_case(id);
+        double size = 0;
+        std::string reason;
+        for (const Run& run : c.runs) {
+          size += run.problem.token_heads();
+          if (reason.empty()) reason = unsupported_reason(session->info().capabilities, session->info().contract, run);
+        }
+        if (reason.empty()) sum += size;
+        print(fmt::format("{:<90} {:>8.4g}{}\n", case_id(c), size, reason.empty() ? "" : "   not run: " + reports::printable(reason)));
+      }
+      print(fmt::format("{} cases, {:.5g} token-heads to run\n", ids.size(), sum));
+      return 0;
+    }
     GateResult result;
     {
       Progress progress("verify");
@@ -69,6 +115,7 @@ struct VerifyCommand final : Command {
           });
     }
     show_gate(result, output);
+    if (!baseline.empty()) print("\nsince " + reports::printable(baseline) + "\n" + changes_since(before, result.records));
     return result.exit_status;
   }
 };
