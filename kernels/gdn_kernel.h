@@ -122,7 +122,7 @@ enum { GDN_OK = 0, GDN_NOT_SUPPORTED = 1, GDN_ERROR = 2 };
 
 /* A kernel. All strings are UTF-8 and live as long as the library. Text forms are "key=value;key=value":
  *  convention    how its arguments differ from the canonical ones; "" means canonical. See `gdn-cts list conventions`.
- *  contract      precision contract, "PRESET;point=format[/rounding][/flush];..."  See `gdn-cts list contracts`.
+ *  contract      precision contract, "PRESET;point=format[/rounding][/flush];...", or "@FILE".  See `gdn-cts list contracts`.
  *  capabilities  what it can do, e.g.
  *    "ops=prefill;rules=gated_delta;io=bf16,fp32;state=fp32;K=1..256;V=1..512;ratio=1..8;varlen;h0;ht;empty;beta_max=2"
  *                What is not listed is not claimed; kernels/session.h explains every key.

@@ -19,6 +19,7 @@
 
 #include "golden/store.h"
 #include "kernels/adapter_process.h"
+#include "kernels/contract_file.h"
 #include "kernels/schedule.h"
 #include "kernels/session.h"
 
@@ -164,7 +165,7 @@ class ProcessSession final : public KernelSession {
     info.packages = packages_of(answer);
     info.device = text_of(answer, "device", "cpu");
     info.convention = parse_convention(text_of(answer, "convention"));
-    info.contract = parse_contract(text_of(answer, "contract"));
+    info.contract = read_contract(text_of(answer, "contract"));
     info.capabilities = parse_capabilities(text_of(answer, "capabilities"));
     if (info.capabilities.strides) throw std::invalid_argument("strides cannot be declared: tensors come in files, always whole");
     info.properties = parse_properties(text_of(answer, "properties"));

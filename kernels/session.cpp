@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "kernels/contract_file.h"
 #include "kernels/registry.h"
 #include "kernels/schedule.h"
 #include "kernels/session_common.h"
@@ -106,7 +107,7 @@ KernelInfo read_declarations(const std::string& name, const std::string& descrip
   info.device = cuda ? "cuda" : "cpu";
   try {
     info.convention = parse_convention(convention);
-    info.contract = parse_contract(contract);
+    info.contract = read_contract(contract);
     info.capabilities = parse_capabilities(capabilities);
     info.properties = parse_properties(properties);
   } catch (const std::invalid_argument& e) {

@@ -8,6 +8,7 @@
 //   static constexpr bool kGateProducts         decays as products of e^g (exact kind) instead of e^(G_i - G_j)
 //   Real exp(Real x)                            x <= 0 or NaN, -inf included
 //   bool starts_anew(double g)                  reset_safe sums start again after such a gate
+//   Real sum(Real a, Real b)                    one addition of a gate sum (not with kGateProducts)
 //   void store(Point, Real* x, count)           rounds in place
 //   void accumulate(Real* c, const Real* a, stride_a, const Real* b, stride_b, terms, width)
 //                                               c[j] += sum_t a[t stride_a] b[t stride_b + j], t ascending
@@ -122,7 +123,7 @@ class Chunkwise {
     if (c_.gate_sum == GateSum::prefix_tree) {     // every step adds the sum that ends `step` rows before
       for (Index r = 0; r < n; ++r) sum_[at(r, d)] = Real(g(r));
       for (Index step = 1; step < n; step *= 2)
-        for (Index r = n - 1; r >= step; --r) sum_[at(r, d)] = sum_[at(r, d)] + sum_[at(r - step, d)];
+        for (Index r = n - 1; r >= step; --r) sum_[at(r, d)] = p_.sum(sum_[at(r, d)], sum_[at(r - step, d)]);
       return;
     }
     Real sum(0);
@@ -132,7 +133,7 @@ class Chunkwise {
         sum = Real(0);
         start = r;
       } else {
-        sum = sum + Real(g(r));
+        sum = p_.sum(sum, Real(g(r)));
       }
       sum_[at(r, d)] = sum;
       start_[at(r, d)] = start;

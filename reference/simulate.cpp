@@ -78,9 +78,11 @@ class Nearest {
  public:
   using Real = R;
   static constexpr bool kGateProducts = false;
-  Nearest(const Contract& c, std::uint64_t seed) : stores_(c, seed), tensor_core_(c.accumulator == Accumulator::tensor_core), fma_(c.fma) {}
-  Real exp(Real x) const { return static_cast<Real>(exp_portable(static_cast<double>(x))); }
+  Nearest(const Contract& c, std::uint64_t seed, double exp_bias)
+      : stores_(c, seed), tensor_core_(c.accumulator == Accumulator::tensor_core), fma_(c.fma), exp_(1 + exp_bias) {}
+  Real exp(Real x) const { return x == Real(0) ? Real(1) : static_cast<Real>(std::min(exp_portable(static_cast<double>(x)) * exp_, 1.0)); }
   bool starts_anew(double g) const { return g < (sizeof(Real) == 4 ? -104 : -746); }
+  Real sum(Real a, Real b) const { return a + b; }
   void store(Point p, Real* x, std::int64_t n) { stores_.store(p, x, n); }
   void accumulate(Real* c, const Real* a, std::int64_t stride_a, const Real* b, std::int64_t stride_b, std::int64_t terms, std::int64_t width) {
     if constexpr (sizeof(Real) == 4) {
@@ -97,16 +99,21 @@ class Nearest {
  private:
   Stores<Real> stores_;
   bool tensor_core_, fma_;
+  double exp_;
 };
 
 class Stochastic {
  public:
   using Real = double;
   static constexpr bool kGateProducts = false;
-  Stochastic(const Contract& c, std::uint64_t seed) : c_(c), random_(seed), fp64_(c.accumulator == Accumulator::fp64),
-      u_(fp64_ ? 0x1p-53 : c.accumulator == Accumulator::tensor_core ? 0x1p-23 : 0x1p-24) {}
-  double exp(double x) const { return exp_portable(x); }
+  Stochastic(const Contract& c, std::uint64_t seed, double exp_bias) : c_(c), random_(seed), fp64_(c.accumulator == Accumulator::fp64),
+      exp_(1 + exp_bias), u_(fp64_ ? 0x1p-53 : c.accumulator == Accumulator::tensor_core ? 0x1p-23 : 0x1p-24) {}
+  double exp(double x) const { return x == 0 ? 1 : std::min(exp_portable(x) * exp_, 1.0); }
   bool starts_anew(double g) const { return g < (fp64_ ? -746 : -104); }
+  double sum(double a, double b) {                 // every addition rounds: one gate sum moves a whole chunk
+    if (fp64_) return a + b;
+    return round_to(a + b, Store{Format::fp32, 1, Rounding::stochastic, Subnormals::keep}, std::uint64_t{*random_.next(1)} << 32);
+  }
 
   void store(Point p, double* x, std::int64_t n) {
     Store s = c_.at(p);
@@ -148,7 +155,7 @@ class Stochastic {
   const Contract& c_;
   Random32 random_;
   bool fp64_;
-  double u_;
+  double exp_, u_;
   std::vector<double> squares_;
 };
 
@@ -212,10 +219,10 @@ void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int
 }
 
 template <class Policy>
-HeadResult run(const Contract& c, const HeadInputs& in, std::uint64_t seed, std::span<const std::int64_t> split) {
+HeadResult run(const Contract& c, const HeadInputs& in, std::uint64_t seed, std::span<const std::int64_t> split, double exp_bias) {
   using Real = typename Policy::Real;
   const auto V = static_cast<std::size_t>(in.V), states = static_cast<std::size_t>(in.K * in.V);
-  Policy policy(c, seed);
+  Policy policy(c, seed, exp_bias);
   HeadResult result;
   result.o.resize(static_cast<std::size_t>(in.T) * V);
   std::vector<Real> state(states, Real(0));
@@ -236,10 +243,11 @@ HeadResult run(const Contract& c, const HeadInputs& in, std::uint64_t seed, std:
 
 }  // namespace
 
-HeadResult simulate(const Contract& c, const HeadInputs& in, SimulationMode mode, std::uint64_t seed, std::span<const std::int64_t> split) {
-  if (mode == SimulationMode::stochastic) return run<Stochastic>(c, in, seed, split);
-  if (c.accumulator == Accumulator::fp64) return run<Nearest<double>>(c, in, seed, split);
-  return run<Nearest<float>>(c, in, seed, split);
+HeadResult simulate(const Contract& c, const HeadInputs& in, SimulationMode mode, std::uint64_t seed, std::span<const std::int64_t> split,
+                    double exp_bias) {
+  if (mode == SimulationMode::stochastic) return run<Stochastic>(c, in, seed, split, exp_bias);
+  if (c.accumulator == Accumulator::fp64) return run<Nearest<double>>(c, in, seed, split, exp_bias);
+  return run<Nearest<float>>(c, in, seed, split, exp_bias);
 }
 
 }  // namespace gdn

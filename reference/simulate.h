@@ -13,8 +13,9 @@ enum class SimulationMode : std::uint8_t {
   nearest,      // every point rounded as the contract says (stochastic points use seed)
   stochastic    // every point rounded stochastically, accumulators get their noise (accuracy standard, statistics)
 };
-// split: cuts between calls, as Problem::split for this sequence.
+// split: cuts between calls, as Problem::split for this sequence. exp_bias: relative error of every exponential but
+// that of 0, for kernels whose exp errs all one way (a contract allows u_exp).
 HeadResult simulate(const Contract& c, const HeadInputs& in, SimulationMode mode, std::uint64_t seed,
-                    std::span<const std::int64_t> split = {});
+                    std::span<const std::int64_t> split = {}, double exp_bias = 0);
 
 }  // namespace gdn

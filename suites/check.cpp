@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "reference/strand.h"
+#include "suites/family.h"
 
 namespace gdn {
 namespace {
@@ -71,6 +72,16 @@ bool held_to(const Relation& r, const CheckInput& in) {
 
 bool any_relation(const CheckInput& in) {
   return std::any_of(in.relations.begin(), in.relations.end(), [&](const Relation& r) { return held_to(r, in); });
+}
+
+std::string no_statistics(const CheckInput& in) {
+  const Family* family = find_family(in.golden.the_case.family);
+  if (!family || !family->random()) return "the family's inputs are not random";
+  if (in.kernel.convention.l2norm == L2Norm::in_kernel) return "keys are normalised inside the kernel, which the contract does not describe";
+  std::string why = "no run has a truth";
+  for (std::size_t i = 0; i < in.golden.the_case.runs.size() && i < in.golden.truths.size(); ++i)
+    if (in.golden.the_case.runs[i].truth && (why = in.statistics.of_run(i).why_not).empty()) break;
+  return why;
 }
 
 Contract Bounds::contract(std::size_t run) const { return for_problem(contract_, case_.runs[run].problem); }

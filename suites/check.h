@@ -9,6 +9,7 @@
 #include "kernels/session.h"
 #include "reference/bound.h"
 #include "suites/exact.h"
+#include "suites/statistics.h"
 
 namespace gdn {
 
@@ -85,6 +86,7 @@ struct CheckInput {
   const std::vector<Execution>& executions;        // per run, all with outcome ok
   Bounds bounds{golden.the_case, kernel.contract};
   Certificates certificates{golden.the_case, kernel.contract};
+  Statistics statistics{golden, kernel.contract};
 };
 
 class Check {
@@ -107,6 +109,8 @@ std::optional<Verdict> verdict_of(const Run& run, const Execution& e);
 bool held_to(const Relation& r, const CheckInput& in);
 // Whether any relation of the case binds the kernel.
 bool any_relation(const CheckInput& in);
+// Why the statistical check says nothing of this case, one line; empty where it judges some run.
+std::string no_statistics(const CheckInput& in);
 
 // chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in; 1: no chunks.
 Location locate(const Run& run, std::size_t run_index, std::string_view tensor, std::int64_t element, int chunk);

@@ -54,7 +54,7 @@ struct Judgement {
 
 // The first check that fails. Checks see the shared bounds; anti-vacuity depends on the case alone and is left to the twin.
 Judgement judge(const std::vector<const Check*>& all, const Golden& g, const Case& c, const KernelInfo& info, const Bounds& bounds,
-                const Certificates& certificates, const std::vector<Execution>& executions, bool twin) {
+                const Certificates& certificates, const Statistics& statistics, const std::vector<Execution>& executions, bool twin) {
   for (std::size_t i = 0; i < executions.size(); ++i) {
     const Execution& e = executions[i];
     const auto v = verdict_of(c.runs[i], e);
@@ -62,7 +62,7 @@ Judgement judge(const std::vector<const Check*>& all, const Golden& g, const Cas
     if (*v == Verdict::failed) return {*v, "refusal", "carried out although it has to be refused"};
     return {e.outcome == Outcome::timeout ? Verdict::runtime_error : *v, *v == Verdict::runtime_error ? "runtime" : "", e.message};
   }
-  const CheckInput in{g, c.relations, info, executions, bounds, certificates};
+  const CheckInput in{g, c.relations, info, executions, bounds, certificates, statistics};
   bool decided = false;
   for (const Check* check : all) {
     if (!twin && check->name() == "anti_vacuity") continue;
@@ -84,6 +84,7 @@ struct Twin {
   Judgement outcome;                                // of the case at hand
   std::unique_ptr<Bounds> bounds;                  // of the case, shared by all faults of the variant
   std::unique_ptr<Certificates> certificates;
+  std::unique_ptr<Statistics> statistics;
   bool usable() const { return outcome.verdict == Verdict::passed; }
 };
 
@@ -93,12 +94,13 @@ void run_twin(const std::vector<const Check*>& all, Twin& t, const Golden& g, co
   const bool supported = std::none_of(executions.begin(), executions.end(), [](const Execution& e) { return e.outcome == Outcome::not_supported; });
   t.bounds = std::make_unique<Bounds>(c, t.session->info().contract);
   t.certificates = std::make_unique<Certificates>(c, t.session->info().contract);
+  t.statistics = std::make_unique<Statistics>(g, t.session->info().contract);
   for (std::size_t i = 0; i < c.runs.size() && supported; ++i)
     if (c.runs[i].truth) {
       t.bounds->of_run(i);
       t.certificates->of_run(i);
     }
-  t.outcome = judge(all, g, c, t.session->info(), *t.bounds, *t.certificates, executions, true);
+  t.outcome = judge(all, g, c, t.session->info(), *t.bounds, *t.certificates, *t.statistics, executions, true);
   if (keep) *keep = std::move(executions);
 }
 
@@ -259,7 +261,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
         const Twin& t = twins[todo[i]->twin];
         if (!t.usable()) return;
         try {
-          outcomes[i] = judge(all_checks, g, c, todo[i]->session->info(), *t.bounds, *t.certificates, execute(c, *todo[i]->session), false);
+          outcomes[i] = judge(all_checks, g, c, todo[i]->session->info(), *t.bounds, *t.certificates, *t.statistics, execute(c, *todo[i]->session), false);
         } catch (const std::exception& e) {
           throw std::runtime_error("power: " + todo[i]->session->info().name + " on " + shown.id + ": " + e.what());
         }

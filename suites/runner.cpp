@@ -100,9 +100,9 @@ bool decides(const CheckResult& c) {
 }
 
 void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relations, const KernelInfo& info,
-                const std::vector<Execution>& executions, bool name_fault) {
+                const std::vector<Execution>& executions, const JudgeOptions& o) {
   const auto start = Clock::now();
-  const CheckInput in{g, relations, info, executions};
+  const CheckInput in{g, relations, info, executions, {g.the_case, info.contract}, {g.the_case, info.contract}, {g, info.contract, o.null_cache}};
   bool decided = false;
   std::string broken;
   const CheckResult* failed = nullptr;
@@ -142,7 +142,7 @@ void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relatio
     if (c.status == CheckStatus::failed && c.first && c.first->chunk >= 0 && r.first_bad_chunk.empty()) r.first_bad_chunk = std::to_string(c.first->chunk);
     r.checks.push_back(std::move(rc));
   }
-  if (failed && broken.empty() && name_fault) {
+  if (failed && broken.empty() && o.name_fault) {
     try {
       r.resembles = resembles(in);
     } catch (const std::exception& e) {            // names nothing, but the verdict stands
@@ -205,7 +205,7 @@ Golden obtain_golden(const Case& c, const std::filesystem::path& cache, const st
   return g;
 }
 
-Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions, bool name_fault) {
+Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions, const JudgeOptions& o) {
   Record r = blank(g, info);
   if (executions.size() != c.runs.size()) {
     set(r, Verdict::untested, "results of " + std::to_string(executions.size()) + " runs for a case of " + std::to_string(c.runs.size()));
@@ -218,11 +218,11 @@ Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, con
     if (const auto v = verdict_of(c.runs[i], e))
       set(r, *v, *v == Verdict::passed ? "" : "run '" + c.runs[i].name + "': " + (*v == Verdict::failed ? "carried out although it has to be refused (clause 1.3)" : e.message));
   }
-  if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions, name_fault);
+  if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions, o);
   return r;
 }
 
-Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, bool name_fault) {
+Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const JudgeOptions& o) {
   std::vector<Execution> executions;
   for (const Run& run : c.runs) {
     Execution e;
@@ -239,7 +239,7 @@ Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, bool na
     if (!ok) break;
   }
   executions.resize(c.runs.size());
-  return judge_results(g, c, kernel.info(), executions, name_fault);
+  return judge_results(g, c, kernel.info(), executions, o);
 }
 
 std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kernel, const std::vector<Record>& records) {
@@ -360,7 +360,7 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     } else {
       const Golden g = obtain_golden(c, o.golden_dir, note);
       const double seconds = since(start);
-      r = judge_case(g, c, kernel, named.size() < kNamedFamilies && !named.count(id.family));
+      r = judge_case(g, c, kernel, {named.size() < kNamedFamilies && !named.count(id.family), o.golden_dir.empty() ? std::filesystem::path() : o.golden_dir / "sigma"});
       if (r.verdict == name(Verdict::failed)) named.insert(id.family);
       r.golden_seconds = seconds;
     }

@@ -32,12 +32,15 @@ Golden make_golden(const Case& c);                 // runs the oracle
 // From the cache when a file is there and edition and inputs are those of the case; else made, and written to the cache
 // when one is given. A stale or damaged file is named on `note` (when given) and replaced.
 Golden obtain_golden(const Case& c, const std::filesystem::path& cache, const std::function<void(const std::string&)>& note = {});
-// Judges one case. Never throws for what a kernel does. name_fault: compare a failing result with the fault bank, which
-// takes a second or two (Record::resembles).
-Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, bool name_fault = true);
+struct JudgeOptions {
+  bool name_fault = true;                          // compare a failing result with the fault bank, which takes a second or two (Record::resembles)
+  std::filesystem::path null_cache;                // of the statistical check (suites/statistics.h); empty: none
+};
+// Judges one case. Never throws for what a kernel does.
+Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const JudgeOptions& o = {});
 // Judges results that were computed elsewhere (gdn-cts judge).
 Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions,
-                     bool name_fault = true);
+                     const JudgeOptions& o = {});
 // A gate names the fault of the first failing case of a family only, for this many families.
 inline constexpr std::size_t kNamedFamilies = 5;
 // The cases of a gate, in the canonical order, those fitted to the kernel last. Throws as run_gate.

@@ -64,7 +64,7 @@ struct Bound final : Check {
     const std::vector<double>& bound = in.bounds.of_run(index).of(tensor);
     const Signal signal(run.problem, truth);
     const Format format = overflow_format(in, index, tensor);
-    double error2 = 0, truth2 = 0, max_abs = 0, worst = r.metrics["max_ratio"];
+    double error2 = 0, truth2 = 0, max_abs = 0, own_worst = 0, worst = r.metrics["max_ratio"];
     std::int64_t worst_element = -1;
     std::vector<std::int64_t> failing;
     const auto count = static_cast<std::int64_t>(std::min({truth.hi.size(), bound.size(), static_cast<std::size_t>(got.size())}));
@@ -85,6 +85,7 @@ struct Bound final : Check {
       }
       const double ratio = within ? (std::isfinite(error) && error > 0 ? error / allowed : 0)
                                   : std::isfinite(error) && allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity();
+      own_worst = std::max(own_worst, ratio);
       if (!within) {
         failing.push_back(e);
       }
@@ -102,6 +103,7 @@ struct Bound final : Check {
     record(prefix + "nmse", truth2 > 0 ? error2 / truth2 : error2 > 0 ? std::numeric_limits<double>::infinity() : 0);
     record(prefix + "rms_ratio", std::sqrt(r.metrics[prefix + "nmse"]));
     record("max_abs", max_abs);
+    record(prefix + "max_ratio", own_worst);
     r.metrics["max_ratio"] = worst;
     if (worst_element >= 0) {
       r.worst = finding(in, index, tensor, worst_element, bound[static_cast<std::size_t>(worst_element)]);

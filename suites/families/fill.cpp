@@ -40,6 +40,14 @@ double gate(Gates regime, const Random& r, const Random& choose, I i) {
     }
     case Gates::spikes: return choose.below(u(i), 48) ? slow_gate(r, i) : -100;
     case Gates::resets: return choose.below(u(i), 48) ? slow_gate(r, i) : -1000;
+    case Gates::long_lived: {
+      const double x = r.uniform(u(i), 0x1p-6, 1);
+      return x * x * x * x * -0.125;
+    }
+    case Gates::short_lived: {
+      const double x = r.uniform(u(i), 0x1p-6, 1);
+      return -x * x;
+    }
   }
   return 0;
 }
@@ -51,6 +59,7 @@ double beta(Betas kind, const Random& r, const Random& choose, I i) {
     case Betas::high: return choose.below(u(i), 4) ? 0.75 + 0.25 * x : 1;
     case Betas::sparse: return choose.below(u(i), 4) ? 0 : x;
     case Betas::rare: return choose.below(u(i), 16) ? 0 : x;
+    case Betas::open: return r.uniform(u(i), 0x1p-7, 1 - 0x1p-7);
     case Betas::wide: return choose.below(u(i), 8) ? 0x1p-7 + (2 - 0x1p-6) * x : 2;
   }
   return 0;
@@ -80,7 +89,7 @@ void fill_keys_and_queries(const Problem& p, std::uint64_t seed, const Style& st
     for (I i = 0; i < T; ++i) {
       const I at = (i * H + h) * K;
       std::vector<double> k(static_cast<std::size_t>(K)), q(k);
-      const bool again = i >= 4 && (regime == Keys::correlated ? choose.below(u(i * H + h), 5) == 0
+      const bool again = i >= 4 && regime != Keys::random && (regime == Keys::correlated ? choose.below(u(i * H + h), 5) == 0
                                                                : choose.below(u(i * H + h), 7) == 0);
       const auto& earlier = again ? made[static_cast<std::size_t>(i - 1 - static_cast<I>(choose.below(u(i * H + h) | 1ull << 40, 4)))] : k;
       for (I d = 0; d < K; ++d) {
@@ -90,6 +99,7 @@ void fill_keys_and_queries(const Problem& p, std::uint64_t seed, const Style& st
           case Keys::correlated: k[D] = again ? earlier[D] : 0.77 * common.normal(u(h * K + d)) + 0.64 * n; break;
           case Keys::independent: k[D] = again ? -earlier[D] : n; break;
           case Keys::positive: k[D] = std::fabs(n); break;
+          case Keys::random: k[D] = 0.63 * common.normal(u(h * K + d)) + 0.77 * n; break;
         }
       }
       normalise(k);

@@ -19,12 +19,15 @@ enum class Gates {
   mixed,    // per token one of 0, -1e-3, -0.05, -0.5, -5, -20
   spikes,   // slow, with -100 now and then: factored decays overflow, the memory starts again
   resets,   // slow, with -1000 now and then
+  long_lived,  // -x^4 / 8 for x uniform in (0,1): mostly slow, none twice
+  short_lived, // -x^2: the memory reaches back a few tokens, none twice
 };
 // How the keys of one key head relate to each other. All have norm 1 before the one rounding.
 enum class Keys {
   correlated,   // common direction of share 0.6, every fifth repeats an earlier key exactly
   independent,  // random directions, every seventh the opposite of an earlier key
   positive,     // non-negative entries: large overlaps
+  random,       // common direction of share 0.4, no key twice
 };
 enum class Betas {
   unit,     // (0,1), one in eight exactly 1
@@ -32,6 +35,7 @@ enum class Betas {
   sparse,   // exactly 0 for 3 of 4 tokens, else (0,1): beside slow gates, so that a bound does not outgrow the signal
   rare,     // exactly 0 for 15 of 16 tokens, else (0,1): what is written stays
   wide,     // (0,2), one in eight exactly 2: negative eigenvalues
+  open,     // (0,1), none twice
 };
 
 struct Style {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/contract_file.h"
 #include "kernels/convention.h"
 #include "kernels/faulty/faults.h"
 #include "kernels/registry.h"
@@ -221,8 +222,8 @@ struct ExplainCommand final : Command {
     for (const Kind& k : kKinds)
       if (subject == k.slug) s += (s.empty() ? "" : "\n") + explain_kind(k);
     const auto presets = contract_presets();
-    if (std::find(presets.begin(), presets.end(), subject.substr(0, subject.find(';'))) != presets.end()) {
-      const Contract c = parse_contract(subject);
+    if (subject[0] == '@' || std::find(presets.begin(), presets.end(), subject.substr(0, subject.find(';'))) != presets.end()) {
+      const Contract c = read_contract(subject);
       s += fmt::format("{}: a precision contract, what a kernel declares of its arithmetic\n\n", to_string(c)) + explain(c);
     }
     if (const gdn_kernel* k = find_builtin(subject)) s += (s.empty() ? "" : "\n") + explain_kernel(*k);

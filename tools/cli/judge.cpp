@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "golden/store.h"
+#include "kernels/contract_file.h"
 #include "reports/text.h"
 #include "suites/runner.h"
 #include "tools/cli/command.h"
@@ -17,7 +18,7 @@ namespace {
 struct JudgeCommand final : Command {
   KernelOptions kernel;
   OutputOptions output;
-  std::string golden_file, candidate, contract, convention, properties, label;
+  std::string golden_file, candidate, convention, properties, label;
 
   std::string name() const override { return "judge"; }
   std::string summary() const override { return "judge results that were computed elsewhere against a golden file"; }
@@ -25,7 +26,6 @@ struct JudgeCommand final : Command {
   void options(Options& o) override {
     o.option("--golden", golden_file, "FILE.h5", "expected results (required)");
     o.option("--candidate", candidate, "FILE.h5", "results: o and ht at the root, or one group per run (golden/README.md)");
-    o.option("--contract", contract, "CONTRACT", "precision contract that the candidate is held to (`list contracts`)");
     o.option("--convention", convention, "CONVENTION", "in which the results are laid out (`list conventions`); default canonical");
     o.option("--properties", properties, "P;...", "what the candidate promises: deterministic;shape_invariant;symmetric;masks_select");
     o.option("--name", label, "NAME", "what the report calls it; default the file's name");
@@ -48,9 +48,9 @@ struct JudgeCommand final : Command {
     info.name = said("name", label, attributes);
     if (info.name.empty()) info.name = std::filesystem::path(candidate).stem().string();
     info.version = said("version", "", attributes);
-    const std::string c = said("contract", contract, attributes);
+    const std::string c = said("contract", kernel.contract, attributes);
     if (c.empty()) throw Usage("which precision contract is the candidate held to? Give --contract (`gdn-cts list contracts`)");
-    info.contract = parse_contract(c);
+    info.contract = read_contract(c);
     info.convention = parse_convention(said("convention", convention, attributes));
     info.properties = parse_properties(said("properties", properties, attributes));
     info.how = "--candidate " + shell_quote(candidate);

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <filesystem>
 
+#include "kernels/contract_file.h"
+#include "suites/simulated.h"
+
 namespace gdn::cli {
 namespace {
 
@@ -19,12 +22,31 @@ std::string adapters_folder() {
   return {};
 }
 
+// A kernel held to another contract than the one it declares.
+class Redeclared final : public KernelSession {
+ public:
+  Redeclared(std::unique_ptr<KernelSession> session, const Contract& c) : session_(std::move(session)), contract_(c) {}
+  const KernelInfo& info() const override {        // an adapter may say more after its first call
+    info_ = session_->info();
+    info_.contract = contract_;
+    info_.how += " --contract " + shell_quote(to_string(contract_));
+    return info_;
+  }
+  Execution run(const Run& run, const std::string& case_id) override { return session_->run(run, case_id); }
+
+ private:
+  std::unique_ptr<KernelSession> session_;
+  Contract contract_;
+  mutable KernelInfo info_;
+};
+
 }  // namespace
 
 void KernelOptions::declare(Options& o) {
-  o.option("--kernel", kernel, "NAME", "a built-in kernel (`list kernels`); with --plugin: which kernel of the library");
+  o.option("--kernel", kernel, "NAME", "a built-in kernel (`list kernels`), or simulated/CONTRACT, a contract carried out; with --plugin: which kernel of the library");
   o.option("--plugin", plugin, "LIB.so", "a shared library that exports gdn_get_kernel (kernels/gdn_kernel.h)");
   o.option("--exec", exec, "COMMAND", "a program that speaks the adapter protocol (tools/adapters/README.md)");
+  o.option("--contract", contract, "CONTRACT", "judge it by this precision contract instead of the one it declares; @FILE reads one");
   o.option("--timeout", timeout, "SECONDS", "for one run of the kernel");
   o.option("--threads", threads, "N", "threads of the suite and of the kernel; 0: all processors");
 }
@@ -37,9 +59,14 @@ std::unique_ptr<KernelSession> KernelOptions::open() const {
   s.timeout_seconds = timeout;
   s.threads = static_cast<int>(threads);
   s.python_path = adapters_folder();
-  if (!exec.empty()) return open_process(exec, s);
-  if (!plugin.empty()) return open_plugin(plugin, kernel, s);
-  return open_builtin(kernel, s);
+  constexpr std::string_view simulated = "simulated/";
+  if (exec.empty() && plugin.empty() && kernel.compare(0, simulated.size(), simulated) == 0) {
+    const Contract carried_out = read_contract(kernel.substr(simulated.size()));
+    return open_simulated(carried_out, contract.empty() ? carried_out : read_contract(contract));
+  }
+  std::unique_ptr<KernelSession> session = !exec.empty() ? open_process(exec, s) : !plugin.empty() ? open_plugin(plugin, kernel, s) : open_builtin(kernel, s);
+  if (contract.empty()) return session;
+  return std::make_unique<Redeclared>(std::move(session), read_contract(contract));
 }
 
 void use_threads(std::uint64_t threads) {

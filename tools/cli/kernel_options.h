@@ -9,7 +9,7 @@
 namespace gdn::cli {
 
 struct KernelOptions {
-  std::string kernel, plugin, exec;
+  std::string kernel, plugin, exec, contract;
   double timeout = 60;
   std::uint64_t threads = 0;
 

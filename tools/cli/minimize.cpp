@@ -77,7 +77,7 @@ struct MinimizeCommand final : Command {
     const auto session = kernel.open();
     const auto judge = [&](const CaseId& id, bool name_fault = false) {
       const Case c = make_case(id);
-      return judge_case(make_golden(c), c, *session, name_fault);
+      return judge_case(make_golden(c), c, *session, {name_fault, {}});
     };
     Record failing = judge(best);
     if (failing.verdict != "FAILED" && failing.verdict != "RUNTIME_ERROR" && failing.verdict != "TIMEOUT") {

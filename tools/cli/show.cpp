@@ -64,13 +64,16 @@ void show_gate(const GateResult& result, const OutputOptions& o) {
   std::string others;
   for (const std::string& line : reports::other_objections(result.records, verdict)) others += "  " + reports::printable(line) + "\n";
   if (!others.empty()) print("\nThe gate does not pass because\n" + others);
-  double golden = 0, kernel = 0, checks = 0;
+  double golden = 0, kernel = 0, checks = 0, sigma = 0;
   for (const Record& r : result.records) {
     golden += r.golden_seconds;
     kernel += r.kernel_seconds;
     checks += r.check_seconds;
+    for (const RecordCheck& c : r.checks)
+      if (const auto at = c.metrics.find("sigma_seconds"); at != c.metrics.end()) sigma += at->second;
   }
-  print(fmt::format("\nspent: expected results {:.3g} s, kernel {:.3g} s, checks {:.3g} s", golden, kernel, checks));
+  print(fmt::format("\nspent: expected results {:.3g} s, kernel {:.3g} s, checks {:.3g} s{}", golden, kernel, checks,
+                    sigma > 0 ? fmt::format(" (making sigma {:.3g} s)", sigma) : ""));
   print(fmt::format("\n{}{}{}\n", colour ? (verdict.passed ? "\x1b[32m" : "\x1b[31m") : "", reports::printable(result.summary), colour ? "\x1b[0m" : ""));
   if (!unwritten.empty()) throw Usage(unwritten);
   if (!o.report.empty()) print(fmt::format("page: {}\n", (std::filesystem::path(o.report) / "index.html").string()));
