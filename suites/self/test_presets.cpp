@@ -65,7 +65,7 @@ std::string failures(Level level, std::uint64_t seed, const std::vector<std::str
         if (!below) executions.push_back(simulated(info.contract, run));
       }
       if (below) continue;
-      const Record r = judge_results(g, c, info, executions, false);
+      const Record r = judge_results(g, c, info, executions, {false, {}});
       if (r.verdict == "PASSED") continue;
 #pragma omp critical
       of_case += presets[i] + " " + case_id(c) + " " + r.verdict + ": " + r.reason + "\n";
