@@ -169,7 +169,7 @@ CheckSummary check_directory(const fs::path& dir, const Report& report, const Ch
   for (fs::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec)) found.insert(it->path().filename().string());
   if (ec) throw BadInput(dir.string() + ": cannot be listed: " + ec.message());
   for (const std::string& name : found) {
-    if (name == kManifestName || is_lock_name(name) || is_temporary_name(name) || manifest.count(name)) continue;
+    if (name == kManifestName || name == kSigmaFolder || is_lock_name(name) || is_temporary_name(name) || manifest.count(name)) continue;
     problem((dir / name).string() + ": foreign: not in the manifest");
   }
   std::size_t done = 0;

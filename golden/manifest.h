@@ -10,6 +10,7 @@ namespace gdn {
 
 inline constexpr int kManifestSchemaVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kSigmaFolder = "sigma";  // beside the goldens: what the statistical check keeps, no golden data
 
 struct ManifestEntry {
   std::string case_id, sha256, edition;

@@ -11,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "golden/manifest.h"
 #include "reference/standard.h"
 #include "suites/features.h"
 #include "suites/identify.h"
@@ -360,7 +361,7 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     } else {
       const Golden g = obtain_golden(c, o.golden_dir, note);
       const double seconds = since(start);
-      r = judge_case(g, c, kernel, {named.size() < kNamedFamilies && !named.count(id.family), o.golden_dir.empty() ? std::filesystem::path() : o.golden_dir / "sigma"});
+      r = judge_case(g, c, kernel, {named.size() < kNamedFamilies && !named.count(id.family), o.golden_dir.empty() ? std::filesystem::path() : o.golden_dir / kSigmaFolder});
       if (r.verdict == name(Verdict::failed)) named.insert(id.family);
       r.golden_seconds = seconds;
     }
