@@ -311,6 +311,8 @@ constexpr Fault kTable[] = {
     {"scale_of_first_key_dim", "workspace-stale", RC, 0, "later calls of a plan scale by the first call's K^-1/2", "constants cached by name"},
     {"ungated_scores_not_masked", "mask-off-by-one", C, 0, "without gates the scores are not masked: the mask came with the decays", "public reports of masks that are part of the decay matrix"},
     {"ungated_path_starts_from_zero", "initial-state-ignored", RC, 0, "without gates the initial state is not read", "a path of its own for the ungated rule"},
+    {"summation_order_by_head", "batch-dependent", R, 0, "sums over key channels run backwards for every second key head", "pairs of heads in one block"},
+    {"score_rows_masked_by_multiplication", "nan-spreads", C, 0, "values behind the diagonal are multiplied by 0 instead of left out, so that a NaN there passes", "public reports of masks by multiplication"},
     {"input_strides_taken_as_dense", "layout-stride-ignored", RC, 0, "inputs are read as if they were dense", "public reports of slices and fused projections read without their strides"},
     {"output_strides_taken_as_dense", "layout-stride-ignored", RC, 0, "outputs are written as if they were dense", "public reports of outputs into slices of a buffer"},
     {"byte_offset_ignored", "layout-stride-ignored", RC, 0, "tensors are taken to begin where their allocation begins", "public exchange formats whose offset is mostly 0"},
@@ -772,7 +774,8 @@ class Body {
       if (x_.verify && is("snapshot_before_write"_f)) put_snapshot(row_, t);
       auto read = [&](const T* key, T* into) {
         const bool cut = is(into == o ? "output_from_first_key_tile"_f : "correction_from_first_key_tile"_f);
-        const bool backward = (is("summation_order_by_batch"_f) && x_.N > 1) || (is("summation_order_by_position"_f) && t % 2 == 1);
+        const bool backward = (is("summation_order_by_batch"_f) && x_.N > 1) || (is("summation_order_by_position"_f) && t % 2 == 1) ||
+                              (is("summation_order_by_head"_f) && head_ / ratio_ % 2 == 1);
         const std::int64_t rows = cut ? std::min(K, std::int64_t{64}) : K;
         for (std::int64_t c = 0; c < rows; ++c) {
           const std::int64_t r = backward ? rows - 1 - c : c;
@@ -1202,6 +1205,8 @@ class Body {
         T* o = &o_[(c0 + i) * V];
         for (std::int64_t j = 0; j < V; ++j) o[j] = decay * inter[j];
         const std::int64_t columns = full ? m : i + 1;
+        if (is("score_rows_masked_by_multiplication"_f))
+          for (std::int64_t j = columns; j < m; ++j) axpy(V, T(0), &Vo[j * V], o);
         for (std::int64_t j = 0; j < columns; ++j) {
           axpy(V, P[i * N + j], &Vo[j * V], o);
           if (is("read_accumulated_in_fp16"_f))

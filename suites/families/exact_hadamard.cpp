@@ -31,8 +31,8 @@ struct ExactHadamard final : Family {
       return fill::problems({"prefill/n1_t70_h1_hv2_k64_v64/bf16/h0", "prefill/n1_t66_h2_hv4_k64_v64/fp32/h0",
                              "prefill/n1_t66_h1_hv1_k128_v128/bf16/h0,scale=0x1p-3", "prefill/n1_t30_h1_hv1_k128_v128/fp32/h0,scale=0x1p-3"});
     std::vector<Problem> p = fill::problems(
-        {"prefill/n1_t200_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t200_h2_hv4_k64_v64/fp32/h0", "prefill/n1_t129_h2_hv4_k16_v48/bf16/h0",
-         "prefill/n1_t129_h2_hv4_k16_v48/fp32", "prefill/n1_t100_h1_hv2_k256_v64/bf16/h0", "prefill/n1_t70_h1_hv2_k256_v64/fp32/h0",
+        {"prefill/n1_t200_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t200_h2_hv4_k64_v64/fp32/h0", "prefill/n1_t129_h2_hv4_k16_v40/bf16/h0",
+         "prefill/n1_t129_h2_hv4_k16_v40/fp32", "prefill/n1_t100_h1_hv2_k256_v64/bf16/h0", "prefill/n1_t70_h1_hv2_k256_v64/fp32/h0",
          "prefill/n1_t130_h1_hv2_k128_v128/bf16/h0,scale=0x1p-3", "prefill/n1_t66_h1_hv2_k128_v128/fp32/h0,scale=0x1p-3",
          "prefill/n2_t40_h1_hv2_k128_v32/bf16/h0,scale=0x1p-3"});
     if (level != Level::ci)

@@ -17,7 +17,7 @@ struct ExactResets final : Family {
            "sum or a reset that also erases the token's own write gives a wrong integer, not a small error.";
   }
   std::vector<std::string> kinds() const override {
-    return {"gate-reset-lost", "gate-shifted", "gate-clamped", "gate-ignored", "gate-absorbed", "gate-ratio-factored", "gate-mask-multiplied",
+    return {"gate-reset-lost", "gate-shifted", "gate-clamped", "gate-ignored", "gate-ratio-factored", "gate-mask-multiplied",
             "gate-mask-by-value", "tail-decay-wrong-row", "tail-gates-zeroed", "state-decay-wrong-at-chunk-border", "initial-state-decay-wrong",
             "decay-after-write", "sequence-gates-cross"};
   }

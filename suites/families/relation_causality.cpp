@@ -21,7 +21,7 @@ struct RelationCausality final : Family {
            "for kernels that declare that their masks select.";
   }
   std::vector<std::string> kinds() const override {
-    return {"future-leaks", "gate-anchored-late", "mask-off-by-one", "gate-mask-multiplied", "tail-padding-read",
+    return {"future-leaks", "gate-anchored-late", "mask-off-by-one", "gate-mask-multiplied",
             "nan-spreads"};
   }
   std::vector<Problem> problems(Level level) const override {

@@ -20,7 +20,7 @@ struct RelationContinuation final : Family {
            "that the shape does not matter. Both runs are judged by the bound as well.";
   }
   std::vector<std::string> kinds() const override {
-    return {"tail-decay-wrong-row", "tail-gates-zeroed", "tail-padding-read", "final-state-wrong", "state-handoff-broken",
+    return {"tail-decay-wrong-row", "tail-gates-zeroed", "final-state-wrong", "state-handoff-broken",
             "initial-state-ignored", "initial-state-decay-wrong"};
   }
   std::vector<Problem> problems(Level level) const override {

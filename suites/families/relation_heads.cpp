@@ -26,7 +26,7 @@ struct RelationHeads final : Family {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t70_h2_hv4_k64_v16/bf16/h0",
                                                      "prefill/n1_t70_h2_hv4_k64_v16/fp32/h0"});
     return fill::problems({"prefill/n1_t130_h2_hv4_k64_v32/bf16/h0", "prefill/n1_t130_h2_hv4_k64_v32/fp32/h0",
-                           "prefill/n1_t70_h3_hv6_k32_v32/fp32/h0"});
+                           "prefill/n1_t70_h3_hv6_k32_v36/fp32/h0"});
   }
   Case make(const Problem& p, std::uint64_t seed) const override {
     fill::require_prefill(name(), p);

@@ -26,7 +26,7 @@ struct RelationNonfinite final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t70_h1_hv2_k64_v32/bf16/h0",
                                                      "prefill/n1_t70_h1_hv2_k64_v32/fp32/h0"});
-    return fill::problems({"prefill/n1_t130_h2_hv4_k64_v32/bf16/h0", "prefill/n1_t130_h2_hv4_k64_v32/fp32/h0",
+    return fill::problems({"prefill/n1_t130_h2_hv4_k64_v32/bf16/h0", "prefill/n1_t130_h2_hv4_k64_v36/fp32/h0",
                            "prefill/n1_t50_h1_hv2_k128_v128/bf16/h0"});
   }
   Case make(const Problem& p, std::uint64_t seed) const override {

@@ -18,7 +18,7 @@ struct RelationRepeat final : Family {
            "still holds something of the call between would differ.";
   }
   std::vector<std::string> kinds() const override {
-    return {"nondeterministic", "workspace-stale", "slot-reuse-leaks", "output-unwritten"};
+    return {"nondeterministic", "workspace-stale", "output-unwritten"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t70_h1_hv2_k64_v32/bf16/h0",

@@ -16,7 +16,7 @@ struct RelationScaling final : Family {
            "normalisation that should not be there shows in its last bit.";
   }
   std::vector<std::string> kinds() const override {
-    return {"unwanted-normalisation", "beta-clamped", "subnormals-flushed", "scale-wrong", "correction-wrong-weight",
+    return {"unwanted-normalisation", "beta-clamped", "scale-wrong", "correction-wrong-weight",
             "saturation-wrong"};
   }
   std::vector<Problem> problems(Level level) const override {

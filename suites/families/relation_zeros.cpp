@@ -16,7 +16,7 @@ struct RelationZeros final : Family {
            "that is not the problem's.";
   }
   std::vector<std::string> kinds() const override {
-    return {"workspace-stale", "slot-reuse-leaks", "output-unwritten", "padding-used"};
+    return {"workspace-stale", "output-unwritten"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t70_h1_hv2_k64_v32/bf16/h0",

@@ -200,7 +200,7 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   const std::set<std::string> elsewhere{"scale_cached_in_plan", "stale_state_as_initial", "writes_past_the_end", "query_scaled_in_place",
                                            "values_scaled_by_row_peak", "tail_masked_by_multiplication", "slot_state_cached",
                                            "output_dtype_of_first_call", "scale_of_first_key_dim", "input_strides_taken_as_dense",
-                                           "output_strides_taken_as_dense", "byte_offset_ignored", "positive_gate_accepted"};
+                                           "output_strides_taken_as_dense", "byte_offset_ignored", "positive_gate_accepted", "score_rows_masked_by_multiplication"};
   const std::vector<Run> runs = probes();
   std::vector<TensorSet> exact;
   for (const Run& run : runs) {
@@ -245,6 +245,11 @@ TEST_CASE("a NaN in one value spreads where a fault lets it, and not in the twin
     CHECK(wrong("values_scaled_by_row_peak", form) > 0);
   }
   CHECK(wrong("tail_masked_by_multiplication", Form::chunkwise) > 0);
+  // Planted two tokens later, it must not reach the rows before it.
+  run.inputs["v"].set(10 * 8 + 3, 1);
+  run.inputs["v"].set(12 * 8 + 3, std::numeric_limits<double>::quiet_NaN());
+  for (const char* name : {"none", "score_rows_masked_by_multiplication"})
+    CHECK(std::isnan(run_fault(*find_fault(name), Form::chunkwise, run).at("o").at(10 * 8 + 3)) == (std::string_view(name) != "none"));
 }
 
 TEST_CASE("a head alone gives what the run gives") {
