@@ -16,13 +16,13 @@ struct Alternation final : Family {
   std::string profile() const override { return "core"; }
   std::string rationale() const override {
     return "A model calls one kernel for layers and batches of different shape. The first call is small; then come longer sequences, more heads, K and V "
-           "exchanged or another K and so another scale, in fp32 cases another dtype; each is judged against its own exact result, and the first call again "
+           "exchanged or another K and so another scale, in some cases another dtype; each is judged against its own exact result, and the first call again "
            "must give the same bits. What a kernel keeps by anything less than the whole problem shows in one of them. Kernels that declare "
            "none of the other sizes are exempt.";
   }
   std::vector<std::string> kinds() const override { return {"workspace-stale", "nondeterministic"}; }
   std::vector<Problem> problems(Level level) const override {
-    if (level == Level::smoke) return fill::problems({"prefill/n1_t20_h1_hv2_k32_v16/bf16/h0", "prefill/n1_t20_h1_hv2_k32_v16/fp32/h0"});
+    if (level == Level::smoke) return fill::problems({"prefill/n1_t20_h1_hv2_k32_v16/bf16/h0", "prefill/n1_t20_h1_hv2_k32_v16/fp32/h0", "prefill/n1_t20_h1_hv2_k16_v16/bf16/h0"});
     return fill::problems({"prefill/n1_t40_h1_hv2_k64_v32/bf16/h0", "prefill/n1_t40_h1_hv2_k64_v32/fp32/h0", "prefill/n1_t40_h1_hv2_k64_v64/bf16/h0",
                            "prefill/n1_t40_h1_hv2_k64_v128/bf16/h0"});
   }
@@ -49,7 +49,8 @@ struct Alternation final : Family {
     add("more heads", [](Problem& q) { q.heads *= 2; q.value_heads *= 2; q.initial_state = !q.initial_state; });
     if (p.key_dim != p.value_dim) add("dimensions exchanged", [](Problem& q) { std::swap(q.key_dim, q.value_dim); });
     else add("half the key dimension", [](Problem& q) { q.key_dim = (q.key_dim + 1) / 2; });
-    if (p.io == DType::f32) add("another dtype", [](Problem& q) { q.io = DType::bf16; });   // the cases in 16 bits are for kernels with one dtype
+    // From 16 bits to 32 and back; cases in 16 bits with K != V are for kernels of one dtype.
+    if (p.io == DType::f32 || p.key_dim == p.value_dim) add("another dtype", [](Problem& q) { q.io = q.io == DType::f32 ? DType::bf16 : DType::f32; });
     add("shorter", [](Problem& q) { for (I& length : q.lengths) length = (length + 1) / 2; });
     same("at last again");
     relate::add_negated_values(c);

@@ -17,9 +17,9 @@ struct ChunkBoundary final : Family {
            "negated, which decides where the bound of a coarse contract cannot.";
   }
   std::vector<std::string> kinds() const override {
-    return {"tail-decay-wrong-row", "tail-gates-zeroed", "tail-padding-read", "tail-tokens-dropped", "state-zeroed-at-chunk-border",
+    return {"tail-decay-wrong-row", "tail-gates-zeroed", "tail-tokens-dropped", "state-zeroed-at-chunk-border",
             "state-stale-at-chunk-border", "state-decay-wrong-at-chunk-border", "gate-shifted", "double-decay", "mask-off-by-one",
-            "local-term-wrong", "inverse-wrong", "uncorrected-values", "cross-term-missing", "gate-anchored-late", "final-state-wrong",
+            "local-term-wrong", "inverse-wrong", "uncorrected-values", "cross-term-missing", "final-state-wrong",
             "beta-shifted", "output-unwritten"};
   }
   std::vector<Problem> problems(Level level) const override {

@@ -24,12 +24,14 @@ struct ExactDictionary final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t70_h1_hv4_k64_v64/bf16/h0", "prefill/n1_t66_h2_hv4_k64_v64/fp32/h0",
-                             "prefill/n1_t66_h1_hv2_k128_v64/bf16/h0,scale=0x1p-3", "prefill/n1_t66_h1_hv1_k128_v128/fp32/h0,scale=0x1p-3"});
+                             "prefill/n1_t66_h1_hv2_k128_v64/bf16/h0,scale=0x1p-3", "prefill/n1_t66_h1_hv1_k128_v128/fp32/h0,scale=0x1p-3",
+                             "prefill/n1_t9_h1_hv2_k64_v16/bf16/h0,scale=0x1p+0"});
     std::vector<Problem> p = fill::problems(
         {"prefill/n1_t200_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t200_h2_hv4_k64_v64/fp32/h0", "prefill/n1_t129_h1_hv4_k16_v40/bf16/h0",
          "prefill/n1_t129_h1_hv4_k16_v40/fp32", "prefill/n1_t130_h1_hv4_k128_v128/bf16/h0,scale=0x1p-3",
          "prefill/n1_t66_h1_hv4_k128_v128/fp32/h0,scale=0x1p-3", "prefill/n1_t70_h1_hv4_k64_v32/fp16/h0",
-         "prefill/n1_t66_h1_hv4_k64_v64/bf16/h0,split=17.64"});
+         "prefill/n1_t66_h1_hv4_k64_v64/bf16/h0,split=17.64",
+         "prefill/n1_t40_h1_hv4_k64_v32/bf16/h0,scale=0x1p+0"});
     if (level != Level::ci)
       for (int t = 1; t <= 130; ++t)
         for (const char* dtype : {"bf16", "fp32"})

@@ -24,7 +24,7 @@ struct StateHandoff final : Family {
       return fill::problems(
           {"prefill/n1_t70_h1_hv2_k128_v128/bf16/h0,split=65", "prefill/n1_t70_h1_hv2_k64_v64/fp32/h0,split=64",
            "prefill/n1_t66_h1_hv2_k64_v64/bf16/h0,split=1.65", "prefill/n1_t40_h1_hv2_k64_v32/fp32/h0,split=17",
-           "prefill/n1_t66_h1_hv1_k128_v128/fp32/h0,split=1.65", "prefill/n1_t3_h2_hv4_k128_v128/bf16/h0"});
+           "prefill/n1_t66_h1_hv1_k128_v128/fp32/h0,split=1.65", "prefill/n1_t3_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t20_h1_hv2_k32_v32/bf16/h0,noht"});
     std::vector<Problem> list;
     for (const char* dtype : {"bf16", "fp32"}) {
       for (const char* split : {"1", "17", "63", "64", "65", "99", "1.2.3.4", "64.99"})
@@ -32,7 +32,7 @@ struct StateHandoff final : Family {
       for (const char* text : {"n1_t130_h1_hv2_k128_v128/*/h0,split=64", "n1_t66_h1_hv2_k128_v128/*/h0,split=1.65",
                                "n1_t2_h2_hv4_k128_v128/*/h0,split=1", "n1_t1_h2_hv4_k128_v128/*/h0",
                                "n1_t80_h1_hv2_k64_v32/*/h0,split=33", "n1_t80_h1_hv2_k32_v64/*/h0,split=64",
-                               "n1_t100_h1_hv2_k64_v64/*/split=40"}) {
+                               "n1_t100_h1_hv2_k64_v64/*/split=40", "n1_t20_h1_hv2_k64_v64/*/h0,noht"}) {
         std::string t = text;
         t.replace(t.find('*'), 1, dtype);
         list.push_back(parse_problem("prefill/" + t));

@@ -31,7 +31,7 @@ struct Typical final : Family {
     std::vector<Problem> p = fill::problems(
         {"prefill/n1_t130_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t130_h2_hv4_k128_v128/fp32/h0",
          "prefill/n1_t257_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t257_h2_hv4_k64_v64/fp32/h0",
-         "prefill/n1_t100_h3_hv6_k64_v128/bf16", "prefill/n1_t100_h3_hv6_k128_v64/fp32/h0",
+         "prefill/n1_t100_h3_hv6_k64_v96/bf16", "prefill/n1_t100_h3_hv6_k128_v64/fp32/h0",
          "prefill/n1_t100_h6_hv6_k32_v32/fp16/h0", "prefill/n1_t150_h1_hv4_k64_v64/fp16/h0",
          "prefill/n1_t200_h1_hv6_k32_v32/fp32/noht", "prefill/n1_t200_h1_hv6_k32_v32/bf16",
          "prefill/n1_t33_h16_hv32_k128_v128/bf16/h0"});
