@@ -49,7 +49,7 @@ struct InferCommand final : Command {
     Trial t;
     for (const Answered& a : answers) {
       if (!unsupported_reason(info.capabilities, contract, a.the_case.runs[0]).empty()) continue;
-      const Record r = judge_results(a.golden, a.the_case, info, a.executions);
+      const Record r = judge_results(a.golden, a.the_case, info, a.executions, {false, {}});
       const double ratio = reports::max_ratio(r);
       if (!std::isnan(ratio)) t.ratio = std::max(t.ratio, ratio);
       if (r.verdict == "PASSED") ++t.decided;
