@@ -7,6 +7,7 @@
 
 #include "kernels/schedule.h"
 #include "kernels/session.h"
+#include "reference/gates.h"
 
 namespace gdn {
 namespace {
@@ -128,6 +129,19 @@ double extreme(const Run& run, const char* tensor, bool least) {
   return best;
 }
 
+// The least gate that raw gates amount to, by rows that have a sequence; NaN is no matter of a domain here either.
+double least_raw_gate(const Run& run) {
+  const auto a = run.inputs.find("a"), A_log = run.inputs.find("A_log"), dt_bias = run.inputs.find("dt_bias");
+  double least = 0;
+  if (a == run.inputs.end() || A_log == run.inputs.end() || dt_bias == run.inputs.end()) return least;
+  const std::int64_t HV = run.problem.value_heads;
+  for (std::int64_t i = 0; i < run.problem.tokens() * HV; ++i) {
+    const double g = raw_gate(static_cast<float>(a->second.at(i)), static_cast<float>(A_log->second.at(i % HV)), static_cast<float>(dt_bias->second.at(i % HV))).hi;
+    if (g < least) least = g;
+  }
+  return least;
+}
+
 }  // namespace
 
 Capabilities parse_capabilities(std::string_view text) {
@@ -165,13 +179,14 @@ Capabilities parse_capabilities(std::string_view text) {
       if (c.g_min > 0) fail("g_min is positive");
       if (std::isinf(c.g_min)) c.g_min = 0;
     } else if (key == "beta_max") c.beta_max = real(key, value);
+    else if (key == "A_log_max") c.A_log_max = real(key, value);
     else if (key == "align") {
       const std::int64_t a = integer(key, value);
       if (a > 4096 || (a & (a - 1))) fail("align must be a power of two up to 4096");
       c.alignment = static_cast<int>(a);
     } else
       fail("unknown key '" + std::string(key) +
-           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
+           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
   }
   return c;
 }
@@ -201,11 +216,15 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
     if (!c.h0 && call.initial_state) return "an initial state, h0 not declared";
     if (!c.ht && call.final_state) return "a final state, ht not declared";
   }
-  const double g = extreme(run, "g", true);
+  const bool limited = c.g_min < 0 || contract.g_min < 0;
+  const double g = !limited ? 0 : p.raw ? least_raw_gate(run) : extreme(run, "g", true);
   for (const double least : {c.g_min, contract.g_min})
     if (least < 0 && g < least) return "g=" + number(g) + " below declared g_min=" + number(least);
   if (const double most = extreme(run, "g", false); most > 0 && !c.refuses_growth)
     return "g=" + number(most) + " is above 0 and so outside the operation, refuses_growth not declared";
+  if (const auto A_log = run.inputs.find("A_log"); A_log != run.inputs.end())
+    for (std::int64_t h = 0; h < A_log->second.size(); ++h)
+      if (A_log->second.at(h) > c.A_log_max) return "A_log=" + number(A_log->second.at(h)) + " above declared A_log_max=" + number(c.A_log_max);
   const double beta = extreme(run, "beta", false);
   if (beta > c.beta_max) return "beta=" + number(beta) + " above declared beta_max=" + number(c.beta_max);
   return "";

@@ -52,9 +52,9 @@ typedef enum {
   GDN_BETA = 4,         /* [T,HV]     */
   GDN_H0 = 5,           /* [N,HV,K,V] initial state; absent: zero. decode, verify: the pool [slots,HV,K,V], changed in place */
   GDN_CU_SEQLENS = 6,   /* [N+1] int32 or int64 */
-  GDN_A = 7,            /* [T,HV] raw gate: g = -exp(A_log) softplus(a + dt_bias) */
-  GDN_A_LOG = 8,        /* [HV]       */
-  GDN_DT_BIAS = 9,      /* [HV]       */
+  GDN_A = 7,            /* [T,HV] raw gate, in place of GDN_G: g = -exp(A_log) softplus(a + dt_bias); in the gate's dtype */
+  GDN_A_LOG = 8,        /* [HV] fp32  */
+  GDN_DT_BIAS = 9,      /* [HV] fp32  */
   /* decode, verify (accuracy standard 1.8): rows n of T/N tokens each; no GDN_HT */
   GDN_STATE_INDICES = 10, /* [N] int32, slot of each row; -1: the row has no sequence, skip it */
   GDN_ACCEPTED = 11,    /* [N] int32, draft tokens of the call before that are kept: a > 0: go on from snapshot a - 1 of the row

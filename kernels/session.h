@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace gdn {
 
 // What a kernel can do, parsed from "ops=prefill;io=bf16,fp32;...". Keys:
 //  ops rules (lists of names), io state gate beta (lists of dtypes), K V (ranges a..b or lists), ratio (range, of HV/H),
-//  g_min beta_max (numbers, -inf is legal), align (bytes of the start of every tensor)
+//  g_min beta_max A_log_max (numbers, -inf is legal; the last of raw gates, for kernels that form exp(A_log) by itself), align (bytes of the start of every tensor)
 //  flags: varlen (lengths may differ, buffers may be longer than cu_seqlens[N]), h0, ht, noht (may be called without an
 //  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only), raw_gates (gates
 //  as a, A_log, dt_bias), strides (tensors that are parts of larger buffers: any strides, of those with three dimensions and
@@ -33,6 +34,7 @@ struct Capabilities {
   bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true, raw_gates = false;
   double g_min = 0;                                // least gate (0: -inf is fine)
   double beta_max = 2;
+  double A_log_max = std::numeric_limits<double>::infinity();
   int alignment = 64;                              // bytes; what allocators of array libraries give
 };
 Capabilities parse_capabilities(std::string_view text);  // throws std::invalid_argument in one line

@@ -40,6 +40,24 @@ double rounded(const Wide& x, const FormatInfo& f) {
   return static_cast<double>(r);                   // exact
 }
 
+// The decay of a raw gate, from its arguments, by nothing that the oracle uses. rate: exp(A_log) softplus(a + dt_bias).
+Wide raw_alpha(const HeadInputs& in, std::int64_t t, double& rate) {
+  const double A = static_cast<double>(in.A_log);
+  rate = 0;
+  if (std::isinf(A) && A < 0) return 1;
+  const Wide x = Wide(static_cast<double>(in.a[static_cast<std::size_t>(t)])) + Wide(static_cast<double>(in.dt_bias));
+  const Wide y = mp::exp(x > 0 ? Wide(-x) : x);    // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)
+  Wide log_one = mp::log(Wide(1) + y);
+  if (y < Wide(0x1p-12)) {                         // its series, where 1 + y would lose what counts
+    log_one = 0;
+    Wide power = y;
+    for (int i = 1; i <= 24; ++i, power *= y) log_one += (i % 2 ? power : Wide(-power)) / i;
+  }
+  const Wide r = mp::exp(Wide(A)) * (x > 0 ? Wide(x + log_one) : log_one);
+  rate = static_cast<double>(r);
+  return r > 1e6 ? Wide(0) : mp::exp(Wide(-r));
+}
+
 struct Auditor {
   const HeadInputs& in;
   const HeadTruth& truth;
@@ -89,8 +107,12 @@ struct Auditor {
     };
     double before = size();
     for (std::int64_t t = 0; t < in.T; ++t) {
-      double alpha_max = gates ? 0 : 1;
-      if (gates) {
+      double alpha_max = gates ? 0 : 1, rate = 0;
+      if (!in.a.empty()) {
+        const Wide alpha = raw_alpha(in, t, rate);
+        alpha_max = static_cast<double>(alpha);
+        for (Wide& x : s) x *= alpha;
+      } else if (gates) {
         if (!per_key) {
           const Wide alpha = mp::exp(Wide(static_cast<double>(in.g[n(t)])));
           alpha_max = static_cast<double>(alpha);
@@ -117,7 +139,7 @@ struct Auditor {
       Wide o = 0;
       for (std::int64_t d = 0; d < K; ++d) o += s[n(d)] * Wide(static_cast<double>(in.q[n(t * K + d)]));
       o *= Wide(in.scale);
-      const double after = size(), b = std::fabs(static_cast<double>(beta)), room = unit * static_cast<double>(K + 8);
+      const double after = size(), b = std::fabs(static_cast<double>(beta)), room = unit * (static_cast<double>(K + 8) + 8 * (rate > 0 && rate < 1e6 ? rate * (1 + std::fabs(static_cast<double>(in.A_log))) : 0));
       const double c = reads ? std::max(1.0, std::fabs(1 - b * key)) : 1;
       drift = alpha_max * c * drift * (1 + 1e-12) +
               room * ((1 + b * key) * (alpha_max * before + after) + b * std::sqrt(key) * std::fabs(static_cast<double>(in.v[n(t * in.V + v)])));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reference/exp.h"
+#include "reference/gates.h"
 #include "reference/lanes.h"
 
 namespace gdn {
@@ -36,8 +37,8 @@ double compound(double a, More... more) {
 // What the contract costs, in numbers. Terms can be switched off one by one, which is how a bound is explained.
 struct Costs {
   std::array<double, kPoints> u{}, eta{}, greatest{};
-  double arithmetic = 0, accumulate = 0, exp = 0, tiny = 0, products = 1;
-  bool gate_sums = true;
+  double arithmetic = 0, accumulate = 0, exp = 0, tiny = 0, greatest_number = 0, products = 1;
+  bool gate_sums = true, raw_gates = true;
 
   explicit Costs(const Contract& c) {
     for (std::size_t i = 0; i < kPoints; ++i) {
@@ -56,6 +57,7 @@ struct Costs {
     arithmetic = unit_roundoff(gdn::arithmetic(c));
     accumulate = c.accumulator == Accumulator::tensor_core ? 0x1p-23 : arithmetic;
     exp = c.u_exp > 0 ? c.u_exp : 4 * arithmetic;
+    greatest_number = info(gdn::arithmetic(c).format).max_finite;
     tiny = std::ldexp(1.0, info(gdn::arithmetic(c).format).emin);  // hardware may flush
   }
   double at(Point p) const { return u[static_cast<std::size_t>(p)]; }
@@ -77,6 +79,15 @@ void add_row(double* c, const double* a, const double* b, Index stride_b, Index 
   lanes::run<lanes::Products<double>>(c, a, Index{1}, b, stride_b, terms, width);
 }
 
+// Error of g = -exp(A_log) softplus(a + dt_bias), whichever of the usual forms it takes (BOUNDS.md, section 4).
+double formation_error(const Costs& e, double g, float a, float A_log, float dt_bias) {
+  const double A = static_cast<double>(A_log), x = static_cast<double>(a) + static_cast<double>(dt_bias);
+  const double relative = 3 * e.exp + e.arithmetic * (2 * std::fabs(A) + 4 * std::fabs(x) + 8);
+  // Where exp(A_log) fits, it may be multiplied by a softplus that lost what lies below the normal range, or be such itself.
+  const double factor = exp_portable(std::min(A, 700.0));
+  return no_nan(relative * std::fabs(g) + (factor < e.greatest_number ? factor + std::max(x, 0.0) + 2 : 1) * e.tiny);
+}
+
 class Bound {
  public:
   Bound(const Contract& c, const Costs& costs, const HeadInputs& in)
@@ -84,6 +95,7 @@ class Bound {
     gated_ = !in.g.empty() && in.rule != Rule::delta && in.rule != Rule::linear;
     delta_ = in.rule == Rule::gated_delta || in.rule == Rule::delta || in.rule == Rule::kda;
     gates_ = gated_ && in.rule == Rule::kda ? K_ : 1;
+    raw_ = !in.a.empty();
     if (c.form == Form::chunkwise && gates_ > 1) throw std::invalid_argument("bound: the chunkwise form with a gate per key channel is not covered");
     magnitudes(in.k, Point::k_in, k_, u_k_);
     magnitudes(in.q, Point::q_in, q_, u_q_);
@@ -164,7 +176,14 @@ class Bound {
     return n;
   }
 
-  double gate(Index t, Index d) const { return static_cast<double>(in_.g[size(t * gates_ + d)]); }
+  double gate(Index t, Index d) const { return gate_value(in_, size(t * gates_ + d)); }
+  bool certain(Index t, Index d) const {           // e^g is 0 or 1 in every arithmetic
+    const float g = in_.g[size(t * gates_ + d)];
+    return g == 0 || g == -std::numeric_limits<float>::infinity();
+  }
+  double formation(Index t) const {                // error with which a raw gate is formed
+    return !raw_ || !e_.raw_gates || certain(t, 0) ? 0 : formation_error(e_, in_.raw_g[size(t)], in_.a[size(t)], in_.A_log, in_.dt_bias);
+  }
 
   // Norm of I - beta k k^T.
   double growth(Index t) const {
@@ -221,7 +240,7 @@ class Bound {
         const double g = gate(t, d), a = exp_portable(g);
         const double w = g == -kInfinity ? 0 : (2 * u + e_.at(Point::G)) * std::fabs(g) + e_.underflow_at(Point::G);
         alpha[size(d)] = a;
-        alpha_absolute[size(d)] = g == 0 || g == -kInfinity ? 0 : decay_error_monotone(g, e_.gate_sums ? w : 0);
+        alpha_absolute[size(d)] = certain(t, d) ? 0 : decay_error_monotone(g, (e_.gate_sums ? w : 0) + formation(t));
         alpha_most = std::max(alpha_most, a);
         alpha_error = std::max(alpha_error, alpha_absolute[size(d)]);
       }
@@ -330,17 +349,19 @@ class Bound {
     const bool rising = tree || (e_.at(Point::G) > 0 && c_.at(Point::G).rounding == Rounding::stochastic);
     Vector sum(size(n)), w(size(n));
     std::vector<Index> start(size(n));             // row of the last reset
-    double total = 0, sums = 0;
+    double total = 0, sums = 0, formed = 0;
     Index begin = -1;
     std::vector<bool> infinite(size(n), false);    // the kernel's sum may be -inf, and a difference of two of them NaN
     for (Index r = 0; r < n; ++r) {
       const double g = gate(x.t + r, 0);
-      if (safe && g < reset) {
-        total = sums = 0;
+      const double raw = formation(x.t + r);
+      if (safe && g + raw < reset) {               // a kernel whose gate falls to the other side is within `vanish` all the same
+        total = sums = formed = 0;
         begin = r;
       } else {
         total += g;
         sums += std::fabs(total);
+        formed += raw;
       }
       const double depth = std::ceil(std::log2(static_cast<double>(r + 2)));
       const double order = tree ? 2 * depth * std::fabs(total) : std::max(sums, depth * std::fabs(total));
@@ -348,6 +369,7 @@ class Bound {
       start[size(r)] = begin;
       infinite[size(r)] = std::fabs(total) * (1 + 1e-3) > std::min(e_.greatest[static_cast<std::size_t>(Point::G)], 0x1.fffffep127);
       w[size(r)] = !e_.gate_sums || std::isinf(total) ? 0 : u * order + (2 * u + e_.at(Point::G)) * std::fabs(total) + (total == 0 ? 0 : e_.underflow_at(Point::G));
+      if (!std::isinf(total)) w[size(r)] += formed;
     }
     const double vanish = std::max(e_.tiny, e_.underflow_at(Point::D));
     for (Index r = 0; r < n; ++r) {
@@ -358,7 +380,7 @@ class Bound {
         x.dfirst[size(r)] = x.first[size(r)] > 0 ? x.first[size(r)] + vanish : 0;
       } else {
         x.first[size(r)] = exp_portable(sum[size(r)]);
-        x.dfirst[size(r)] = sum[size(r)] == 0 ? 0 : decay_error_monotone(sum[size(r)], w[size(r)]);
+        x.dfirst[size(r)] = sum[size(r)] == 0 && w[size(r)] == 0 ? 0 : decay_error_monotone(sum[size(r)], w[size(r)]);
       }
     }
     for (Index j = 0; j < n; ++j) {
@@ -373,7 +395,7 @@ class Bound {
           e = kInfinity;
         } else {
           const double width = w[size(i)] + w[size(j)] + (e_.gate_sums ? 3 * u * std::fabs(between) : 0);
-          const bool zero = sum[size(i)] == 0;     // no gate so far: sums of zeros are exact
+          const bool zero = sum[size(i)] == 0 && w[size(i)] == 0;   // no gate so far: sums of zeros are exact
           e = zero ? 0 : rising ? decay_error(between, width, kInfinity, 2) : decay_error_monotone(between, width, 2);
           if (infinite[size(i)]) e = std::max(e, d);
         }
@@ -867,7 +889,7 @@ class Bound {
   const Costs& e_;
   const HeadInputs& in_;
   Index K_, V_, gates_ = 1;
-  bool gated_ = true, delta_ = true;
+  bool gated_ = true, delta_ = true, raw_ = false;
   double root_k_, u_k_ = 0, u_q_ = 0, u_v_ = 0, u_beta_ = 0;
   Vector k_, q_, v_, beta_, k_norm_, q_norm_;      // magnitudes of the inputs
   Vector state_, state_norm_, rho_;                // exact state, its column norms, bound of the norm of the error
@@ -880,6 +902,10 @@ class Bound {
 HeadResult bound_head(const Contract& c, const HeadInputs& in, std::span<const std::int64_t> split) {
   const Costs costs(c);
   return Bound(c, costs, in).run(split);
+}
+
+double raw_gate_error(const Contract& c, float a, float A_log, float dt_bias) {
+  return formation_error(Costs(c), raw_gate(a, A_log, dt_bias).hi, a, A_log, dt_bias);
 }
 
 std::string explain_bound(const Contract& c, const HeadInputs& in, bool of_state, std::int64_t t, std::int64_t v, std::span<const std::int64_t> split) {
@@ -915,6 +941,7 @@ std::string explain_bound(const Contract& c, const HeadInputs& in, bool of_state
   without("accumulation", [](Costs& f) { f.accumulate = 0; });
   without("arithmetic", [](Costs& f) { f.arithmetic = 0; });
   without("exp", [](Costs& f) { f.exp = 0; });
+  if (!in.a.empty()) without("raw gates", [](Costs& f) { f.raw_gates = false; });
   without("gate sums", [](Costs& f) { f.gate_sums = false; });
   std::sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   line += ":";

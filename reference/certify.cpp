@@ -17,6 +17,7 @@
 #include <limits>
 
 #include "reference/gates.h"
+#include "reference/gates_mpfr.h"
 #include "reference/recurrence.h"
 
 namespace gdn {
@@ -29,6 +30,8 @@ using Number = mp::number<mp::mpfr_float_backend<digits, mp::allocate_stack>, mp
 using Magnitude = Number<19>;                      // 64 bits
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kWiden = 1 + 1e-12;
+
+// Of raw gates HeadInputs::g, rounded toward zero, chooses the path; their decays are formed from the arguments.
 
 // A gate this low is taken as alpha = 0 where exactness matters: alpha < 2^-1298 then goes to the radius.
 constexpr float kNegligible = -900;
@@ -169,11 +172,13 @@ struct ManySource {                                // keeps the operands of two 
   mutable Row rows[2];
 
   explicit ManySource(const ChannelData& d) : data(d) {}
-  N exponential(float g) const {
+  N exponential(std::int64_t t, std::int64_t d) const {
+    const float g = data.gate(t, d);
     if (g == 0) return N(1);
     if (g < kNegligible) return N(0);
     N x(static_cast<double>(g));
-    mpfr_exp(x.backend().data(), x.backend().data(), MPFR_RNDN);
+    if (data.in.a.empty()) mpfr_exp(x.backend().data(), x.backend().data(), MPFR_RNDN);
+    else raw_decay_of(x.backend().data(), data.in.a[static_cast<std::size_t>(t)], data.in.A_log, data.in.dt_bias);
     return x;                                      // inexact, which ManyWatch knows from the gate
   }
   const Row& row(std::int64_t t) const {
@@ -189,7 +194,7 @@ struct ManySource {                                // keeps the operands of two 
       r.k[static_cast<std::size_t>(d)] = data.k(t, d);
       r.q[static_cast<std::size_t>(d)] = data.q(t, d);
     }
-    for (std::size_t d = 0; d < r.a.size(); ++d) r.a[d] = exponential(data.gate(t, static_cast<std::int64_t>(d)));
+    for (std::size_t d = 0; d < r.a.size(); ++d) r.a[d] = exponential(t, static_cast<std::int64_t>(d));
     if (many) {
       r.ak.resize(static_cast<std::size_t>(K));
       for (std::size_t d = 0; d < r.ak.size(); ++d) r.ak[d] = r.a[d] * r.k[d];

@@ -75,7 +75,7 @@ class Chunkwise {
       for (Index d = 0; d < K_; ++d) kt_[size(d * n + r)] = k_[size(r * K_ + d)];
   }
 
-  double gate(Index t, Index d) const { return static_cast<double>(in_.g[size(t * gates_ + d)]); }
+  double gate(Index t, Index d) const { return gate_value(in_, size(t * gates_ + d)); }
 
   // first_[r] = e^(G_r), last_[r] = e^(G_(n-1) - G_r), and with one gate decay_[i,j] = e^(G_i - G_j), i >= j.
   // With a gate per key channel, pairs(j, use) forms the decays of all i >= j in turn.

@@ -1,11 +1,11 @@
 // Gate functions by MPFR; see gates.h.
 #include "reference/gates.h"
 
-#include <mpfr.h>
-
 #include <bit>
 #include <cmath>
 #include <limits>
+
+#include "reference/gates_mpfr.h"
 
 namespace gdn {
 namespace {
@@ -89,6 +89,14 @@ DD<double> raw_gate(float a, float A_log, float dt_bias) {
   double limit;
   if (rate_limit(a, A_log, dt_bias, limit)) return {-limit, 0};
   return negate(rounded([=](mpfr_t y, mpfr_prec_t bits) { rate(y, bits, a, A_log, dt_bias); }));
+}
+
+void raw_decay_of(mpfr_t y, float a, float A_log, float dt_bias) {
+  const mpfr_prec_t bits = mpfr_get_prec(y) + 64;
+  Real r(bits);
+  rate(r.x, bits, a, A_log, dt_bias);              // relative error 2^(12 - bits), and |g| <= 2000
+  mpfr_neg(r.x, r.x, MPFR_RNDN);
+  mpfr_exp(y, r.x, MPFR_RNDN);
 }
 
 DD<double> raw_decay(float a, float A_log, float dt_bias) {

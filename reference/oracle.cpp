@@ -100,6 +100,7 @@ void check_sizes(const HeadInputs& in) {
   expect("v", in.v, in.T * in.V, false);
   expect("g", in.g, gate_per_key_channel(in.rule) ? in.T * in.K : in.T, true);
   expect("beta", in.beta, in.T, true);
+  expect("a", in.a, in.T, true);
   expect("h0", in.h0, in.K * in.V, true);
 }
 
@@ -117,6 +118,8 @@ HeadInputs without_non_finite(HeadInputs in) {
   for (Floats* x : {&in.q, &in.k, &in.v, &in.beta, &in.h0})
     for (float& y : *x) if (!std::isfinite(y)) y = 0;
   for (float& g : in.g) if (!finite_gate(g)) g = 0;
+  for (float& a : in.a) if (std::isnan(a)) a = 0;
+  if (!in.a.empty()) set_raw_gates(in);
   return in;
 }
 
@@ -200,7 +203,9 @@ Prepared prepare(const HeadInputs& in) {
   p.alpha_hi.assign(gates, 1.0);
   p.alpha_lo.assign(gates, 0.0);
   if (gated) {                                     // one exponential per distinct gate
-    Floats distinct(in.g);
+    const bool raw = !in.a.empty();
+    const Floats& given = raw ? in.a : in.g;
+    Floats distinct(given);
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     std::vector<DD<double>> table(distinct.size());
@@ -208,11 +213,11 @@ Prepared prepare(const HeadInputs& in) {
     const auto pieces = static_cast<std::int64_t>((distinct.size() + piece - 1) / piece);
     const auto exponentials = [&](std::int64_t at, int) {
       const std::size_t first = static_cast<std::size_t>(at) * piece;
-      for (std::size_t i = first; i < std::min(first + piece, distinct.size()); ++i) table[i] = decay(distinct[i]);
+      for (std::size_t i = first; i < std::min(first + piece, distinct.size()); ++i) table[i] = raw ? raw_decay(distinct[i], in.A_log, in.dt_bias) : decay(distinct[i]);
     };
     parallel_for(pieces, pieces > 4 ? max_threads() : 1, exponentials, free_thread_caches);
     for (std::size_t i = 0; i < gates; ++i) {
-      const auto at = std::lower_bound(distinct.begin(), distinct.end(), in.g[i]) - distinct.begin();
+      const auto at = std::lower_bound(distinct.begin(), distinct.end(), given[i]) - distinct.begin();
       p.alpha_hi[i] = table[static_cast<std::size_t>(at)].hi;
       p.alpha_lo[i] = table[static_cast<std::size_t>(at)].lo;
     }

@@ -221,7 +221,6 @@ void validate(const Problem& p) {
   if (rows * static_cast<double>(p.value_heads) * static_cast<double>(std::max(p.key_dim, p.value_dim)) > limit ||
       static_cast<double>(std::max(p.sequences(), p.slots)) * static_cast<double>(p.value_heads) * static_cast<double>(p.key_dim) * static_cast<double>(p.value_dim) > limit)
     fail(text, "too large (more than 2^40 elements in one tensor)");
-  if (p.raw) fail(text, "raw gates cannot be judged yet");
   if (p.raw && p.rule != Rule::gated_delta && p.rule != Rule::gated_linear) fail(text, "raw gates go with the rules gated_delta and gated_linear");
   if (!p.pool()) {
     if (p.slots || p.draft) fail(text, "slots and draft belong to decode and verify");

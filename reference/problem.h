@@ -41,7 +41,7 @@ struct Problem {
   // decode, verify: option slots=<n>, states in the pool (accuracy standard 1.8); verify: option draft=<d>, tokens of a call.
   // A decode call with draft=<d> is the plain step after a verify call of d tokens (schedule.h makes these).
   std::int64_t slots = 0, draft = 0;
-  bool raw = false;                                // option raw: gates as a, A_log, dt_bias instead of g (1.3)
+  bool raw = false;                                // option raw: gates as a (in the gate's dtype), A_log, dt_bias (1.3)
   double scale = 0;                                // option scale=<hexfloat>; 0: float(K^-1/2), see effective_scale
 
   bool pool() const { return operation == Operation::decode || operation == Operation::verify; }

@@ -189,7 +189,7 @@ void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int
     policy.store(Point::v_in, y.data(), vwidth);
     policy.store(Point::beta, &beta, 1);
     if (gated) {
-      for (std::size_t d = 0; d < gates; ++d) alpha[d] = in.g[row * gates + d];
+      for (std::size_t d = 0; d < gates; ++d) alpha[d] = static_cast<Real>(gate_value(in, row * gates + d));
       policy.store(Point::G, alpha.data(), static_cast<std::int64_t>(gates));
       for (Real& a : alpha) a = policy.exp(a);
       policy.store(Point::D, alpha.data(), static_cast<std::int64_t>(gates));

@@ -2,10 +2,14 @@
 #include "reference/strand.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+
+#include "reference/certify.h"
+#include "reference/gates.h"
 
 namespace gdn {
 namespace {
@@ -161,9 +165,31 @@ HeadInputs head_inputs(const Run& run, const Strand& s, std::int64_t hv) {
   in.k = gather(run.inputs.at("k"), s.rows, p.heads, h, in.K);
   in.v = gather(run.inputs.at("v"), s.rows, p.value_heads, hv, in.V);
   if (const auto g = run.inputs.find("g"); g != run.inputs.end()) in.g = gather(g->second, s.rows, p.value_heads, hv, p.rule == Rule::kda ? in.K : 1);
+  if (p.raw) {
+    in.a = gather(run.inputs.at("a"), s.rows, p.value_heads, hv, 1);
+    in.A_log = static_cast<float>(run.inputs.at("A_log").at(hv));
+    in.dt_bias = static_cast<float>(run.inputs.at("dt_bias").at(hv));
+    set_raw_gates(in);
+  }
   if (const auto b = run.inputs.find("beta"); b != run.inputs.end()) in.beta = gather(b->second, s.rows, p.value_heads, hv, 1);
   if (s.start >= 0) in.h0 = gather(run.inputs.at("h0"), {s.start}, p.value_heads, hv, in.K * in.V);
   return in;
+}
+
+void set_raw_gates(HeadInputs& in) {
+  in.raw_g.clear();
+  in.g.clear();
+  for (const float a : in.a) {
+    const DD<double> exact = raw_gate(a, in.A_log, in.dt_bias);
+    const bool zero = in.A_log == -std::numeric_limits<float>::infinity() || static_cast<double>(a) + static_cast<double>(in.dt_bias) == -std::numeric_limits<double>::infinity();
+    float g = static_cast<float>(exact.hi);
+    if (static_cast<double>(g) < exact.hi || (static_cast<double>(g) == exact.hi && exact.lo > 0)) g = std::nextafter(g, 0.0f);
+    if (std::isinf(g) && std::isfinite(exact.hi)) g = -std::numeric_limits<float>::max();
+    if (g == 0 && !zero) g = -std::numeric_limits<float>::denorm_min();
+    in.raw_g.push_back(exact.hi);
+    in.g.push_back(g);
+  }
+  oracle_detail::free_thread_caches();             // loops over heads end in threads that may end
 }
 
 StrandPlace find_strand(const std::vector<Strand>& all, std::string_view tensor, std::int64_t row) {

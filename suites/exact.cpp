@@ -55,6 +55,7 @@ class Tracker {
       : c_(c), in_(in), split_(split), out_(out), p_(info(arithmetic(c).format).precision) {}
 
   void run() {
+    if (!in_.a.empty()) throw Inexact{"raw gates"};
     decays();
     scale_ = in_.scale;
     if (!power_of_two(scale_)) throw Inexact{"the scale is no power of two"};

@@ -69,6 +69,7 @@ Standings standings(const Run& run, const KernelInfo& kernel) {
   });
   const I gw = p.rule == Rule::kda ? K : 1;
   each("g", HV * gw, legal_gate, [&](const Strand& n, I t, I end, I c) { taint(n, c / gw, reach(n, t), end, 0, V, true); });
+  each("a", HV, finite, [&](const Strand& n, I t, I end, I c) { taint(n, c, reach(n, t), end, 0, V, true); });
   each("beta", HV, finite, [&](const Strand& n, I t, I end, I c) { taint(n, c, reach(n, t), end, 0, V, true); });
   if (const auto h0 = run.inputs.find("h0"); h0 != run.inputs.end())
     for (const Strand& strand : all)

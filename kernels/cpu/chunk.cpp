@@ -34,14 +34,14 @@ const gdn_kernel kChunkFp32{
     GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_chunk_fp32",
     "chunkwise in fp32: residual form, forward substitution, Eigen's matrix products", "1", "", "fp32-chunk;vectors=residual",
     "ops=prefill;rules=gated_delta,delta,gated_linear,retention,linear;io=fp32,bf16,fp16;state=fp32,bf16,fp16;"
-    "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth",
+    "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth",
     "deterministic;symmetric;masks_select", create_fp32, run, destroy};
 
 const gdn_kernel kChunkBf16{
     GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_chunk_bf16",
     "chunkwise as on matrix units: bf16 operands, fp32 sums and state, W/U form, block inverse", "1", "", "bf16-chunk",
     "ops=prefill;rules=gated_delta,delta,gated_linear,retention,linear;io=bf16;state=fp32,bf16,fp16;"
-    "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth",
+    "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth",
     "deterministic;shape_invariant;symmetric;masks_select", create_bf16, run, destroy};
 
 const RegisterKernel fp32(&kChunkFp32), bf16(&kChunkBf16);

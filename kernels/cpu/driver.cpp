@@ -2,6 +2,7 @@
 #include "kernels/cpu/driver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -85,6 +86,7 @@ void write(const float* from, const View& t, std::int64_t first, std::int64_t st
 
 struct Tensors {
   View q, k, v, g, beta, h0, o, ht, cu;
+  View a, A_log, dt_bias;                          // raw gates, in place of g
   View slots, accepted, snapshots;                 // of decode and verify
 };
 
@@ -119,6 +121,14 @@ std::int64_t integer(const View& t, std::int64_t i) {
   return t.type == Element::i32 ? reinterpret_cast<const std::int32_t*>(t.data)[i] : reinterpret_cast<const std::int64_t*>(t.data)[i];
 }
 
+// g = -exp(A_log) softplus(a + dt_bias), in double and right in both tails: far below 0 softplus is e^x, which joins the
+// other exponent, so that neither factor can vanish or overflow where their product does not.
+float raw_gate(float a, float A_log, float dt_bias) {
+  const double x = static_cast<double>(a) + static_cast<double>(dt_bias), A = static_cast<double>(A_log);
+  if (x < -40) return static_cast<float>(-std::exp(A + x));
+  return static_cast<float>(-std::exp(A) * (std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)))));
+}
+
 void put_state(const float* S, const Place& to, std::int64_t hv, std::int64_t K, std::int64_t V) {
   for (std::int64_t d = 0; d < K; ++d) write(S + d * V, to.states, to.at(hv, d), to.states.stride[3], V);
 }
@@ -148,7 +158,17 @@ void one_head(const Plan& plan, const Tensors& t, const Place& start, const std:
       if (t.g) read(g + r * gates, t.g, t.g.at(row + r, hv), gates > 1 ? t.g.stride[2] : 1, gates);
       if (t.beta) read(beta + r, t.beta, t.beta.at(row + r, hv), 1, 1);
     }
-    if (!t.g) std::fill(g, g + rows * gates, 0.0f);
+    if (t.a) {
+      float rate, bias;
+      read(&rate, t.A_log, hv * t.A_log.stride[0], 1, 1);
+      read(&bias, t.dt_bias, hv * t.dt_bias.stride[0], 1, 1);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        read(g + r, t.a, t.a.at(row + r, hv), 1, 1);
+        g[r] = raw_gate(g[r], rate, bias);
+      }
+    } else if (!t.g) {
+      std::fill(g, g + rows * gates, 0.0f);
+    }
     if (!t.beta) std::fill(beta, beta + rows, 1.0f);
     if (plan.method.bf16_inputs) {
       for (float* x : {q, k})
@@ -222,8 +242,14 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
   t.k = find(call, GDN_K, "k", {p.T, p.H, p.K}, true, false, why);
   t.v = find(call, GDN_V, "v", {p.T, p.HV, p.V}, true, false, why);
   const bool gated = p.rule != GDN_RULE_DELTA && p.rule != GDN_RULE_LINEAR;
-  if (gated && p.rule == GDN_RULE_KDA) t.g = find(call, GDN_G, "g", {p.T, p.HV, p.K}, true, false, why);
-  else if (gated) t.g = find(call, GDN_G, "g", {p.T, p.HV}, true, false, why);
+  if (gated && p.rule != GDN_RULE_KDA && gdn_find(call, GDN_A)) {
+    t.a = find(call, GDN_A, "a", {p.T, p.HV}, true, false, why);
+    t.A_log = find(call, GDN_A_LOG, "A_log", {p.HV}, true, false, why);
+    t.dt_bias = find(call, GDN_DT_BIAS, "dt_bias", {p.HV}, true, false, why);
+  } else if (gated) {
+    const bool many = p.rule == GDN_RULE_KDA;
+    t.g = find(call, GDN_G, "g", many ? std::vector<std::int64_t>{p.T, p.HV, p.K} : std::vector<std::int64_t>{p.T, p.HV}, true, false, why);
+  }
   const bool weighted = p.rule != GDN_RULE_RETENTION && p.rule != GDN_RULE_LINEAR;
   if (weighted) t.beta = find(call, GDN_BETA, "beta", {p.T, p.HV}, true, false, why);
   const bool pool = p.operation != GDN_PREFILL;

@@ -74,6 +74,19 @@ constexpr Fault kTable[] = {
     {"decay_linearised", "gate-tiny-lost", RC, -0.01, "e^g is 1+g for small g", "a short series instead of the exponential"},
     {"carried_read_underflow_skipped", "gate-tiny-lost", C, 1e-3, "rows whose decay is below a threshold do not read the carried state", "history dropped because it looks faded"},
     {"history_dropped_when_faded", "gate-reset-lost", C, 1e-3, "the carried state is dropped where a chunk's whole decay is below a threshold", "history dropped because it looks faded"},
+    // --- raw gates: g = -exp(A_log) softplus(a + dt_bias) ---
+    {"raw_softplus_overflows", "raw-gate-overflow", RC, 0, "softplus is log(1+e^x) in fp32, infinite above 88", "public reports of softplus without its linear part"},
+    {"raw_rate_overflows", "raw-gate-overflow", RC, 0, "exp(A_log) is formed in fp32 by itself and is infinite above 88", "factors that overflow although their product does not"},
+    {"raw_softplus_vanishes", "raw-gate-underflow", RC, 0, "softplus is log(1+e^x) in fp32, 0 below -16.6, so that the decay vanishes", "public kernels with log(1+exp(x)) and a linear part above 20"},
+    {"raw_softplus_cut_off", "raw-gate-underflow", RC, -20, "softplus is 0 below a threshold", "a cut on the wrong side of zero"},
+    {"raw_rate_times_zero", "raw-gate-nan", RC, 0, "an infinite exp(A_log) meets a softplus that fp32 rounds to 0", "public reports of NaN at extreme rates"},
+    {"raw_no_rate_nan", "raw-gate-nan", RC, 0, "A_log = -inf is taken through its exponent and gives NaN instead of no decay", "logarithms added where one of them is infinite"},
+    {"raw_softplus_linear_too_early", "raw-gate-overflow", RC, 4, "the guard against the overflow of softplus sets in at 4: x is taken for it above", "a threshold taken from another activation"},
+    {"raw_bias_left_out", "gate-ignored", RC, 0, "dt_bias is not added", "an optional argument that is not handed on"},
+    {"raw_bias_of_key_head", "head-map-wrong", RC, 0, "dt_bias is taken by key head", "public reports of per-head tensors indexed by the wrong head"},
+    {"raw_rate_of_first_head", "head-map-wrong", RC, 0, "all heads use A_log of head 0", "a missing stride"},
+    {"raw_rate_not_exponentiated", "gate-domain-mixed", RC, 0, "A_log is used as the rate itself", "public reports of A handed in place of its logarithm"},
+    {"raw_gate_sum_in_bf16", "gate-narrowed", RC, 0, "a + dt_bias is rounded to bf16", "gates added in the activation dtype"},
     // --- precision ---
     {"beta_in_bf16", "beta-narrowed", RC, 0, "beta is rounded to bf16", "public reports of sigmoids taken in the activation dtype"},
     {"gate_in_bf16", "gate-narrowed", RC, 0, "the log gate is rounded to bf16", "public reports of gates cast with the activations"},
@@ -538,7 +551,8 @@ class Body {
       }
       const bool turned = is("values_channel_before_head"_f);
       for (std::int64_t c = 0; c < V_; ++c) v_[t * V_ + c] = element(x_.v, turned ? (row * x_.V + c) * x_.HV + hv : (row * v_heads + hv) * x_.V + c);
-      if (is("gates_head_before_token"_f)) g_[t] = element(x_.g, hg * x_.rows + row);
+      if (!x_.a.empty()) g_[t] = raw_gate(row, hg, hk);
+      else if (is("gates_head_before_token"_f)) g_[t] = element(x_.g, hg * x_.rows + row);
       else if (!x_.g.empty()) g_[t] = element(x_.g, row * g_heads + hg);
       b_[t] = x_.beta.empty() ? T(1) : element(beta, row * x_.HV + hb);
     }
@@ -582,6 +596,26 @@ class Body {
     if (is("scale_in_bf16"_f)) scale_ = narrow_to(scale_, Format::bf16);
     if (is("scale_cached_in_plan"_f) && memory_.calls > 0) scale_ = static_cast<T>(memory_.scale);
     if (is("scale_of_first_key_dim"_f) && memory_.calls > 0) scale_ *= static_cast<T>(std::sqrt(K / static_cast<double>(memory_.key_dim)));
+  }
+
+  // In double, right in both tails but for the faults.
+  T raw_gate(std::int64_t row, std::int64_t hv, std::int64_t hk) const {
+    const double a = static_cast<double>(element(x_.a, row * x_.HV + hv));
+    double A = static_cast<double>(element(x_.A_log, is("raw_rate_of_first_head"_f) ? 0 : hv)), x = a;
+    if (!is("raw_bias_left_out"_f)) x += static_cast<double>(element(x_.dt_bias, is("raw_bias_of_key_head"_f) ? hk : hv));
+    if (is("raw_gate_sum_in_bf16"_f)) x = narrow(x, Format::bf16);
+    if (is("raw_rate_not_exponentiated"_f)) return static_cast<T>(-std::fabs(A) * (std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)))));
+    double softplus = x < -40 ? std::exp(x) : std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+    const float naive = std::log(1.0f + std::exp(static_cast<float>(x)));
+    if (is("raw_softplus_overflows"_f) && x > 80) softplus = static_cast<double>(naive);
+    if (is("raw_softplus_vanishes"_f) && x < 20) softplus = static_cast<double>(naive);
+    if (is("raw_softplus_cut_off"_f) && x < p_) softplus = 0;
+    if (is("raw_softplus_linear_too_early"_f) && x > p_) softplus = x;
+    if (is("raw_rate_times_zero"_f)) return static_cast<T>(-std::exp(static_cast<float>(A)) * static_cast<float>(softplus));
+    if (is("raw_rate_overflows"_f)) return static_cast<T>(softplus == 0 ? 0 : -static_cast<double>(std::exp(static_cast<float>(A))) * softplus);
+    if (is("raw_no_rate_nan"_f)) A = A - (std::isinf(A) ? A : 0);
+    if (x < -40 && softplus > 0) return static_cast<T>(-std::exp(A + x));
+    return static_cast<T>(-std::exp(A) * softplus);
   }
 
   void gate_input(T& g) const {

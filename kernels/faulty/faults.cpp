@@ -187,6 +187,9 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   x.v = read<float>(tensors.find(GDN_V));
   x.g = read<float>(tensors.find(GDN_G));
   x.beta = read<float>(tensors.find(GDN_BETA));
+  x.a = read<float>(tensors.find(GDN_A));
+  x.A_log = read<float>(tensors.find(GDN_A_LOG));
+  x.dt_bias = read<float>(tensors.find(GDN_DT_BIAS));
   const bool accepts = tensors.misread() || tensors.fault() == "positive_gate_accepted";
   for (std::int64_t i = 0; i < x.cu.back() * x.HV && !accepts && !x.g.empty(); ++i)
     if (x.g[static_cast<std::size_t>(i)] > 0 && std::isfinite(x.g[static_cast<std::size_t>(i)])) return say(message, size, "a gate above 0", GDN_NOT_SUPPORTED);
@@ -262,7 +265,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2;strides;short_offsets;refuses_growth"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;
@@ -315,6 +318,9 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   get("v", x.v);
   get("g", x.g);
   get("beta", x.beta);
+  get("a", x.a);
+  get("A_log", x.A_log);
+  get("dt_bias", x.dt_bias);
   if (p.initial_state) get("h0", x.h0);
   if (p.pool()) {
     x.pool = true;
@@ -401,6 +407,11 @@ HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in) {
   x.v = in.v;
   x.g = in.g;
   x.beta = in.beta;
+  x.a = in.a;
+  if (!in.a.empty()) {
+    x.A_log = {in.A_log};
+    x.dt_bias = {in.dt_bias};
+  }
   x.h0.assign(in.h0.begin(), in.h0.end());
   x.o.assign(static_cast<std::size_t>(in.T * in.V), 0.0);
   x.ht.assign(static_cast<std::size_t>(in.K * in.V), 0.0);

@@ -77,7 +77,10 @@ struct AntiVacuity final : Check {
       states = true;
       for (std::int64_t h = 0; h < p.value_heads; ++h) {
         double sum = 0;
-        if (g != run.inputs.end())
+        if (p.raw) {
+          const std::vector<double> raw = head_inputs(run, s, h).raw_g;
+          for (std::size_t t = length / 2; t < length; ++t) sum += raw[t];
+        } else if (g != run.inputs.end())
           for (std::size_t t = length / 2; t < length; ++t) sum += g->second.at(s.rows[t] * p.value_heads + h);
         dependent = dependent || sum > -16.6;
       }

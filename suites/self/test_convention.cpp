@@ -1,6 +1,10 @@
 // Conventions: text form, and a kernel per convention that reads and writes its tensors in that layout by its own index
 // arithmetic. After conversion its results are exactly those of the canonical operation.
 #include "kernels/convention.h"
+
+#include "kernels/schedule.h"
+#include "reference/strand.h"
+#include "suites/family.h"
 #include "suites/self/catch.h"
 #include "suites/self/exact_run.h"
 
@@ -32,8 +36,12 @@ struct KernelInConvention {
 
   TensorSet operator()(const TensorSet& in, TensorSet out, double scale) const {
     const std::int64_t K = p.key_dim, V = p.value_dim;
+    const bool verify = p.operation == Operation::verify;
+    if (p.pool()) out["ht"] = in.at("h0");         // in place
     for (std::int64_t n = 0; n < p.sequences(); ++n)
       for (std::int64_t hv = 0; hv < p.value_heads; ++hv) {
+        const std::int64_t slot = p.pool() ? in.at("state_indices").int_at(n) : n, accepted = in.count("accepted") ? in.at("accepted").int_at(n) : 0;
+        if (slot < 0) continue;
         const std::int64_t L = p.lengths[static_cast<std::size_t>(n)];
         if (L == 0 && c.empty == EmptySequence::untouched) continue;
         const std::int64_t H = c.heads == HeadMap::repeated ? p.value_heads : p.heads;
@@ -41,7 +49,10 @@ struct KernelInConvention {
         std::vector<double> S(static_cast<std::size_t>(K * V)), k(static_cast<std::size_t>(K)), q(k);
         const auto s = [&](std::int64_t d, std::int64_t v) -> double& { return S[static_cast<std::size_t>(d * V + v)]; };
         for (std::int64_t d = 0; d < K && p.initial_state; ++d)
-          for (std::int64_t v = 0; v < V; ++v) s(d, v) = in.at("h0").at(state(n, hv, d, v));
+          for (std::int64_t v = 0; v < V; ++v) {
+            s(d, v) = accepted > 0 ? in.at("snapshots").at(state(n * p.draft + accepted - 1, hv, d, v)) : in.at("h0").at(state(slot, hv, d, v));
+            if (verify && accepted > 0) out.at("ht").set(state(slot, hv, d, v), s(d, v));
+          }
         for (std::int64_t t = 0; t < L; ++t) {
           double kk = 0, qq = 0;
           for (std::int64_t d = 0; d < K; ++d) {
@@ -64,9 +75,11 @@ struct KernelInConvention {
             for (std::int64_t d = 0; d < K; ++d) o += (s(d, v) += k[static_cast<std::size_t>(d)] * y) * q[static_cast<std::size_t>(d)];
             out.at("o").set(token(n, t, hv, p.value_heads, v, V), scale * o);
           }
+          for (std::int64_t d = 0; d < K && verify; ++d)
+            for (std::int64_t v = 0; v < V; ++v) out.at("snapshots").set(state(n * L + t, hv, d, v), s(d, v));
         }
-        for (std::int64_t d = 0; d < K && p.final_state; ++d)
-          for (std::int64_t v = 0; v < V; ++v) out.at("ht").set(state(n, hv, d, v), s(d, v));
+        for (std::int64_t d = 0; d < K && p.final_state && !verify; ++d)
+          for (std::int64_t v = 0; v < V; ++v) out.at("ht").set(state(slot, hv, d, v), s(d, v));
       }
     return out;
   }
@@ -127,6 +140,35 @@ TEST_CASE("a kernel of every convention returns the canonical results") {
       const Convention c = parse_convention(text);
       INFO(problem << " " << text);
       CHECK(differing(run, through(c, c, run), want) == 0);
+    }
+  }
+}
+
+TEST_CASE("pools, snapshots and index lists reach a kernel of every convention") {
+  for (const char* id : {"decode_pool:decode/n4_t4_h2_hv4_k6_v5/fp32/h0,slots=9:1", "verify_snapshots:verify/n4_t10_h2_hv4_k6_v5/fp32/h0,slots=7,draft=3:1"}) {
+    const Run run = make_case(parse_case_id(id)).runs[0];
+    const auto results = [&](const Convention& c) {
+      return run_schedule(run, [&](const Run& call) {
+        Execution e;
+        e.outputs = through(c, c, call);
+        return e;
+      }).outputs;
+    };
+    const TensorSet want = results({});
+    for (const char* text : {"layout=BTHD", "layout=BHTD", "state=VK", "heads=tiled", "heads=repeated", "layout=BHTD;state=VK;heads=tiled"}) {
+      INFO(id << " " << text);
+      const TensorSet got = results(parse_convention(text));
+      for (const Strand& s : strands(run)) {       // what is nobody's is not compared
+        const auto same = [&](const char* tensor, std::int64_t row) {
+          const Tensor &a = got.at(tensor), &b = want.at(tensor);
+          const std::int64_t width = b.size() / b.shape[0];
+          std::int64_t n = 0;
+          for (std::int64_t i = row * width; i < (row + 1) * width; ++i) n += a.bits(i) != b.bits(i);
+          return n;
+        };
+        for (std::size_t t = static_cast<std::size_t>(s.outputs); t < s.rows.size(); ++t) CHECK(same("o", s.rows[t]) == 0);
+        CHECK(same(s.state, s.state_row) == 0);
+      }
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "reference/simulate.h"
+#include "reference/strand.h"
 #include "suites/runner.h"
 #include "suites/self/catch.h"
 #include "suites/standing.h"
@@ -18,17 +19,16 @@ Execution simulated(const Contract& contract, const Run& run) {
   const Contract narrowed = for_problem(contract, p);
   const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V;
   Execution e;
-  Tensor o(p.io, {p.tokens() + p.padding, HV, V}), ht(p.state, {p.sequences(), HV, p.key_dim, V});
-  for (std::int64_t n = 0; n < p.sequences(); ++n)
-    for (std::int64_t h = 0; h < HV; ++h) {
-      const HeadResult r = simulate(narrowed, head_inputs(run, n, h), SimulationMode::nearest, 1, p.split);
-      const std::int64_t first = p.offsets()[static_cast<std::size_t>(n)];
-      for (std::int64_t i = 0; i < p.lengths[static_cast<std::size_t>(n)] * V; ++i)
-        o.set(((first + i / V) * HV + h) * V + i % V, r.o[static_cast<std::size_t>(i)]);
-      for (std::int64_t i = 0; i < KV; ++i) ht.set((n * HV + h) * KV + i, r.ht[static_cast<std::size_t>(i)]);
+  for (const char* name : output_names(p)) e.outputs[name] = Tensor(name[0] == 'o' ? p.io : p.state, output_shape(p, name));
+  if (p.pool()) e.outputs["ht"] = run.inputs.at("h0");   // in place
+  Tensor& o = e.outputs["o"];
+  for (const Strand& s : strands(run))
+    for (std::int64_t h = 0; h < HV && !s.idle; ++h) {
+      const HeadResult r = simulate(narrowed, head_inputs(run, s, h), SimulationMode::nearest, 1, s.cuts);
+      for (std::int64_t i = s.outputs * V; i < static_cast<std::int64_t>(r.o.size()); ++i)
+        o.set((s.rows[static_cast<std::size_t>(i / V)] * HV + h) * V + i % V, r.o[static_cast<std::size_t>(i)]);
+      for (std::int64_t i = 0; i < KV && *s.state; ++i) e.outputs[s.state].set((s.state_row * HV + h) * KV + i, r.ht[static_cast<std::size_t>(i)]);
     }
-  e.outputs["o"] = std::move(o);
-  if (p.final_state) e.outputs["ht"] = std::move(ht);
   return e;
 }
 
@@ -47,7 +47,8 @@ std::string failures(Level level, std::uint64_t seed, const std::vector<std::str
   for (const CaseId& id : cases_of(level, seed, only)) {
     const Case c = make_case(id);
     bool known = true;
-    for (const Run& r : c.runs) known = known && r.problem.operation == Operation::prefill && r.problem.rule != Rule::kda && !r.problem.raw && !r.refuse;
+    for (const Run& r : c.runs)
+      known = known && (r.problem.operation == Operation::prefill || r.problem.pool()) && r.problem.rule != Rule::kda && !r.refuse;
     if (!known) continue;
     const Golden g = make_golden(c);
     std::string of_case;

@@ -25,9 +25,9 @@ struct JudgeCommand final : Command {
   int order() const override { return 31; }
   void options(Options& o) override {
     o.option("--golden", golden_file, "FILE.h5", "expected results (required)");
-    o.option("--candidate", candidate, "FILE.h5", "results: o and ht at the root, or one group per run (golden/README.md)");
+    o.option("--candidate", candidate, "FILE.h5", "results: o and ht (of verify also snapshots) at the root, or one group per run (golden/README.md)");
     o.option("--convention", convention, "CONVENTION", "in which the results are laid out (`list conventions`); default canonical");
-    o.option("--properties", properties, "P;...", "what the candidate promises: deterministic;shape_invariant;symmetric;masks_select");
+    o.option("--properties", properties, "P;...", "what the candidate promises: deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill");
     o.option("--name", label, "NAME", "what the report calls it; default the file's name");
     kernel.declare(o);
     output.declare(o);

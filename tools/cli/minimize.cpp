@@ -44,6 +44,13 @@ std::vector<Problem> reductions(const Problem& p) {
     for (std::size_t i = 0; i < p.split.size(); ++i) with([&](Problem& q) { q.split.erase(q.split.begin() + static_cast<std::ptrdiff_t>(i)); });
     shorter(p.split.back(), [&](std::int64_t s) { with([&](Problem& q) { q.split.back() = s; }); });
   }
+  if (p.pool()) {                                  // all rows of a batch alike; of verify whole calls
+    const std::int64_t step = std::max<std::int64_t>(p.draft, 1);
+    shorter(p.lengths[0], [&](std::int64_t t) { with([&](Problem& q) { q.lengths.assign(N, t); }); });
+    with([&](Problem& q) { q.lengths.assign(N, p.lengths[0] - step); });
+    if (p.draft > 1) with([&](Problem& q) { q.lengths.assign(N, p.lengths[0] - (p.lengths[0] - 1) / p.draft), q.draft = p.draft - 1; });
+    shorter(p.slots, [&](std::int64_t s) { with([&](Problem& q) { q.slots = s; }); });
+  }
   with([](Problem& q) { q.padding = 0; });
   with([](Problem& q) { q.initial_state = false; });
   with([](Problem& q) { q.final_state = false; });
