@@ -27,6 +27,13 @@ E choose(const char* option, const std::string& text, std::initializer_list<cons
   throw Usage(fmt::format("{}: '{}' is none of {}", option, text, known));
 }
 
+// Which family fills a problem when none is named.
+std::string usual_family(const Problem& p) {
+  if (p.operation == Operation::verify) return "verify_snapshots";
+  if (p.operation == Operation::decode) return p.raw ? "raw_gates_decode" : "decode_pool";
+  return p.raw ? "raw_gates" : "typical";
+}
+
 struct GenerateCommand final : Command {
   std::string level, inputs, directory;
   std::vector<std::string> problems, only_families, cases;
@@ -40,7 +47,7 @@ struct GenerateCommand final : Command {
   void options(Options& o) override {
     o.option("-o,--output", directory, "DIR", "folder for the files and their manifest (required)");
     o.option("--level", level, "LEVEL", "the cases of a level: smoke, ci, nightly or exhaustive");
-    o.option("--family", only_families, "FAMILY", "with --level: only these families; with --problem: the family that fills it", true);
+    o.option("--family", only_families, "FAMILY", "with --level: only these families; with --problem: the family that fills it (default by operation: typical, decode_pool, ...)", true);
     o.option("--problem", problems, "PROBLEM", "a problem, such as prefill/n1_t257_h2_hv4_k128_v64/bf16/h0; may be repeated", false);
     o.option("--case", cases, "CASE-ID", "a case; may be repeated", false);
     o.option("--seed", seed, "N", "seed of the inputs");
@@ -104,7 +111,10 @@ struct GenerateCommand final : Command {
       for (const std::string& text : cases) ids.push_back(parse_case_id(text));
     } else if (!problems.empty()) {
       if (only_families.size() > 1) throw Usage("--problem takes one --family");
-      for (const std::string& text : problems) ids.push_back({only_families.empty() ? "typical" : only_families[0], parse_problem(text), seed});
+      for (const std::string& text : problems) {
+        Problem p = parse_problem(text);
+        ids.push_back({only_families.empty() ? usual_family(p) : only_families[0], std::move(p), seed});
+      }
     } else {
       imported = import_inputs(inputs, import_options());
       for (const std::string& line : imported.notes) note(reports::printable(line));
