@@ -123,7 +123,7 @@ void destroy(void*) {}
 
 extern const gdn_kernel recurrent_fp32_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_recurrent_fp32", "token by token in fp32", "1", "", "fp32-recurrent",
-    "ops=prefill,decode,verify;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2",
+    "ops=prefill,decode,verify;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2;strides;short_offsets",
     "deterministic;shape_invariant;symmetric;masks_select", create, run, destroy};
 
 }  // namespace gdn_cuda
