@@ -513,7 +513,7 @@ int run(void* opaque, const gdn_call* call, char* message, size_t size) {
 extern const gdn_kernel chunk_bf16_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_bf16",
     "chunkwise forward on Hopper tensor cores, bf16 operands, fp32 accumulation and state", "1",
-    "", "bf16-chunk;vectors=residual;block=16;accumulator=tensor_core",
+    "", "bf16-chunk;vectors=residual;block=16;accumulator=tensor_core;beta=bf16",   // beta is folded into M, whose diagonal is then beta in bf16
     "ops=prefill;rules=gated_delta,delta;io=bf16;state=fp32;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2;short_offsets",
     "deterministic;shape_invariant;symmetric", create, run, destroy};
 

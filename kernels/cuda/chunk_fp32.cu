@@ -477,10 +477,10 @@ extern const gdn_kernel chunk_fp32_kernel = {
     "ops=prefill;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2;strides;short_offsets",
     "deterministic;shape_invariant;symmetric", create, run<false>, destroy};
 
-// Operands are rounded to nearest, ties away; M, P and gates are made in fp32.
+// Operands are rounded to nearest, ties away; M, P and gates are made in fp32. beta is folded into M, whose diagonal then is beta.
 extern const gdn_kernel chunk_tf32_kernel = {
     GDN_ABI_VERSION, GDN_DEVICE_CUDA, sizeof(gdn_kernel), "cuda_chunk_tf32", "chunkwise forward with TF32 tensor-core products", "1", "",
-    "tf32-chunk;vectors=residual;gram=fp32;q_in=tf32/rna;k_in=tf32/rna;M=tf32/rna;bv=tf32/rna;Vn_o=tf32/rna;Vn_s=tf32/rna;S_op=tf32/rna;"
+    "tf32-chunk;vectors=residual;gram=fp32;beta=tf32/rna;q_in=tf32/rna;k_in=tf32/rna;M=tf32/rna;bv=tf32/rna;Vn_o=tf32/rna;Vn_s=tf32/rna;S_op=tf32/rna;"
     "P=tf32/rna;q_scaled=fp32;k_scaled=fp32;accumulator=tensor_core",
     "ops=prefill;rules=gated_delta,delta;io=fp32,bf16,fp16;gate=fp32,bf16;beta=fp32,bf16;state=fp32,bf16,fp16;K=1..256;V=1..65535;varlen;h0;ht;empty;g_min=-inf;beta_max=2;strides;short_offsets",
     "deterministic;shape_invariant;symmetric", create, run<true>, destroy};
