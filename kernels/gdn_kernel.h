@@ -125,7 +125,7 @@ enum { GDN_OK = 0, GDN_NOT_SUPPORTED = 1, GDN_ERROR = 2 };
  *  contract      precision contract, "PRESET;point=format[/rounding][/flush];...", or "@FILE".  See `gdn-cts list contracts`.
  *  capabilities  what it can do, e.g.
  *    "ops=prefill;rules=gated_delta;io=bf16,fp32;state=fp32;K=1..256;V=1..512;ratio=1..8;varlen;h0;ht;empty;beta_max=2"
- *                What is not listed is not claimed; kernels/session.h explains every key.
+ *                What is not listed is not claimed; tools/adapters/README.md explains every key.
  *  properties    what it promises and is held to: "deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill" */
 typedef struct {
   uint32_t abi_version; /* GDN_ABI_VERSION */

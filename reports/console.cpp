@@ -30,6 +30,11 @@ std::vector<std::string> in_words(const Record& r, const RecordElement& e) {
   // An exact value may be printed as an unevaluated sum; its first term is enough in a sentence.
   const std::string exact = e.exact.empty() ? e.expected : e.exact.substr(0, e.exact.find(' '));
   const bool finite = !not_finite(e.got) && !not_finite(exact);
+  const RecordCheck* c = failing_check(r);
+  if (c && c->check == "relations")                // the other side is what other runs returned, not the truth
+    return {fmt::format("In {}{}{}, run {} returned {} where what the kernel returned in the case's other runs demands {}.", e.tensor, e.place.empty() ? "" : ", ", e.place,
+                        e.run, e.got, exact),
+            "The relation holds for every kernel with the properties that this one declares: one of the runs is wrong, or the property."};
   std::vector<std::string> s{fmt::format("In {}{}{}, the kernel returned {}{} where the exact result is {}.", e.tensor.empty() ? "the result" : e.tensor,
                                          e.place.empty() ? "" : ", ", e.place, e.got,
                                          not_finite(e.got) && !not_finite(exact) ? ", which is not a finite number," : "", exact)};

@@ -181,7 +181,7 @@ std::string headline(const std::vector<Record>& records, const GateVerdict* gate
   const Tally t = total(records);
   if (t.bad()) return fmt::format("FAIL: {} of {} cases did not pass ({})", t.bad(), t.cases, verdict_counts(t));
   if (!t.passed) return fmt::format("Nothing passed: {}", verdict_counts(t));
-  return fmt::format("No failure: {} of {} cases passed{}", t.passed, t.cases, t.passed == t.cases ? "" : fmt::format(" ({})", verdict_counts(t)));
+  return fmt::format("No case failed: {} of {} passed{}", t.passed, t.cases, t.passed == t.cases ? "" : fmt::format(" ({})", verdict_counts(t)));
 }
 
 std::vector<std::string> other_objections(const std::vector<Record>& records, const GateVerdict& gate) {

@@ -46,7 +46,7 @@ struct Tally {                                     // one kernel and family
 std::vector<Tally> tally(const std::vector<Record>& r);   // in order of first appearance
 Tally total(const std::vector<Record>& r);
 std::string verdict_counts(const Tally& t);        // "12 passed, 1 failed, 3 not supported"
-// From records alone: "FAIL: 1 of 16 cases ..." or "No failure: ..."; with the gate's verdict its summary.
+// From records alone: "FAIL: 1 of 16 cases ..." or "No case failed: ..."; with the gate's verdict its summary.
 std::string headline(const std::vector<Record>& r, const GateVerdict* gate = nullptr);
 // Objections that are not just one of the failing records again.
 std::vector<std::string> other_objections(const std::vector<Record>& r, const GateVerdict& gate);

@@ -17,7 +17,8 @@ namespace gdn {
 namespace {
 
 constexpr double kEnough = 0.5;                    // of the error must be explained to be mentioned
-constexpr double kSure = 0.9;                      // and to be named
+constexpr double kSure = 0.9;                      // and to be named,
+constexpr double kLoud = 6;                        // and this many times its own noise
 constexpr double kTwin = 0.02;                     // share by which a twin may be worse
 constexpr double kLargestRun = 600;                // token-heads of a run on which whole-run faults are tried
 
@@ -221,7 +222,7 @@ std::string resembles(const CheckInput& in) {
   char share[32];
   std::snprintf(share, sizeof share, "%.1f", 100 * best.share);
   // A fault outside the bank can still look a little like one inside.
-  std::string text = (best.share < kSure ? "nothing known; the nearest is " : "") + best.fault + ": " + find_fault(best.fault)->mechanism + " (";
+  std::string text = (best.share < kSure || best.z < kLoud ? "nothing known; the nearest is " : "") + best.fault + ": " + find_fault(best.fault)->mechanism + " (";
   if (std::isfinite(best.z)) text += "z=" + number(best.z) + ", ";
   text += std::string("explains ") + share + " % of the error";
   int twins = 0;

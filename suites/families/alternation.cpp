@@ -24,7 +24,7 @@ struct Alternation final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t20_h1_hv2_k32_v16/bf16/h0", "prefill/n1_t20_h1_hv2_k32_v16/fp32/h0", "prefill/n1_t20_h1_hv2_k16_v16/bf16/h0"});
     return fill::problems({"prefill/n1_t40_h1_hv2_k64_v32/bf16/h0", "prefill/n1_t40_h1_hv2_k64_v32/fp32/h0", "prefill/n1_t40_h1_hv2_k64_v64/bf16/h0",
-                           "prefill/n1_t40_h1_hv2_k64_v128/bf16/h0"});
+                           "prefill/n1_t40_h1_hv2_k64_v64/fp32/h0", "prefill/n1_t40_h1_hv2_k64_v128/bf16/h0"});
   }
   Case make(const Problem& p, std::uint64_t seed) const override {
     fill::require_prefill(name(), p);
@@ -46,11 +46,13 @@ struct Alternation final : Family {
     };
     same("at once again");
     add("longer", [](Problem& q) { for (I& length : q.lengths) length = 2 * length + 9; });
-    add("more heads", [](Problem& q) { q.heads *= 2; q.value_heads *= 2; q.initial_state = !q.initial_state; });
+    const auto more_heads = [](Problem& q) { q.heads *= 2; q.value_heads *= 2; q.initial_state = !q.initial_state; };
+    add("more heads", more_heads);
+    add("more heads, other values", more_heads);   // a workspace that is cleared when it is made only
     if (p.key_dim != p.value_dim) add("dimensions exchanged", [](Problem& q) { std::swap(q.key_dim, q.value_dim); });
     else add("half the key dimension", [](Problem& q) { q.key_dim = (q.key_dim + 1) / 2; });
-    // From 16 bits to 32 and back; cases in 16 bits with K != V are for kernels of one dtype.
-    if (p.io == DType::f32 || p.key_dim == p.value_dim) add("another dtype", [](Problem& q) { q.io = q.io == DType::f32 ? DType::bf16 : DType::f32; });
+    // From 16 bits to 32 and back, or the other way; cases with K != V are for kernels of one dtype.
+    if (p.key_dim == p.value_dim) add("another dtype", [](Problem& q) { q.io = q.io == DType::f32 ? DType::bf16 : DType::f32; });
     add("shorter", [](Problem& q) { for (I& length : q.lengths) length = (length + 1) / 2; });
     same("at last again");
     relate::add_negated_values(c);

@@ -21,6 +21,7 @@ struct ReportCommand final : Command {
     o.arguments("records", files, "RECORDS.jsonl...: files that `gdn-cts verify --json` or `--report` wrote");
     o.option("-o,--output", directory, "DIR", "folder for index.html, records.jsonl and summary.md");
     o.option("--junit", junit, "FILE", "JUnit XML as well");
+    o.footer("Exit status: 1 when a case did not pass, else 0. What a gate demands beyond its cases, `verify` says.");
   }
   int run() override {
     std::vector<Record> records;
@@ -39,7 +40,7 @@ struct ReportCommand final : Command {
     print(console_table(records, colour_output()));
     print(reports::headline(records) + "\n");
     if (!directory.empty()) print(fmt::format("page: {}\n", (std::filesystem::path(directory) / "index.html").string()));
-    return 0;
+    return reports::total(records).bad() ? 1 : 0;
   }
 };
 

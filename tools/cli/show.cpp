@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <vector>
@@ -62,7 +63,10 @@ void show_gate(const GateResult& result, const OutputOptions& o) {
                       o.report.empty() ? ", --report DIR writes a page" : ""));
 
   std::string others;
-  for (const std::string& line : reports::other_objections(result.records, verdict)) others += "  " + reports::printable(line) + "\n";
+  constexpr std::size_t kObjections = 12;
+  const std::vector<std::string> lines = reports::other_objections(result.records, verdict);
+  for (std::size_t i = 0; i < std::min(lines.size(), kObjections); ++i) others += "  " + reports::printable(lines[i]) + "\n";
+  if (lines.size() > kObjections) others += fmt::format("  and {} more\n", lines.size() - kObjections);
   if (!others.empty()) print("\nThe gate does not pass because\n" + others);
   double golden = 0, kernel = 0, checks = 0, sigma = 0;
   for (const Record& r : result.records) {
