@@ -48,7 +48,7 @@ struct Alternation final : Family {
     add("longer", [](Problem& q) { for (I& length : q.lengths) length = 2 * length + 9; });
     const auto more_heads = [](Problem& q) { q.heads *= 2; q.value_heads *= 2; q.initial_state = !q.initial_state; };
     add("more heads", more_heads);
-    add("more heads, other values", more_heads);   // a workspace that is cleared when it is made only
+    add("more heads with other values", more_heads);   // a workspace that is cleared when it is made only
     if (p.key_dim != p.value_dim) add("dimensions exchanged", [](Problem& q) { std::swap(q.key_dim, q.value_dim); });
     else add("half the key dimension", [](Problem& q) { q.key_dim = (q.key_dim + 1) / 2; });
     // From 16 bits to 32 and back, or the other way; cases with K != V are for kernels of one dtype.

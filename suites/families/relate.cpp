@@ -24,7 +24,7 @@ Tensor gathered(const Tensor& t, std::int64_t width, const std::vector<std::int6
 std::size_t add_run(Case& c, const std::string& name, const std::function<void(Run&)>& change, bool truth) {
   Run run = c.runs[0];
   run.name = name;
-  std::replace_if(run.name.begin(), run.name.end(), [](char ch) { return ch == ' ' || ch == '/'; }, '_');   // a name in files
+  std::replace_if(run.name.begin(), run.name.end(), [](char ch) { return ch == ' ' || ch == '/' || ch == ','; }, '_');   // a name in files
   run.truth = truth;
   change(run);
   c.runs.push_back(std::move(run));
