@@ -2,6 +2,7 @@
 #include "kernels/call_image.h"
 
 #include <algorithm>
+#include <utility>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -274,6 +275,29 @@ BoundCall::BoundCall(const CallImage& image, std::span<std::byte* const> data, s
   call_.num_tensors = static_cast<std::int32_t>(tensors_.size());
 }
 
+namespace {
+
+// The plan of the call before: kept for calls of the same problem, as models keep theirs, because stale workspaces show
+// from the second run of a plan on. One per thread; destroyed before the next plan is made.
+struct KeptPlan {
+  const gdn_kernel* kernel = nullptr;
+  gdn_problem problem{};
+  void* plan = nullptr;
+  bool is_for(const gdn_kernel& k, const gdn_problem& p) const { return kernel == &k && std::memcmp(&problem, &p, sizeof p) == 0; }
+  void drop() {
+    if (const gdn_kernel* k = std::exchange(kernel, nullptr)) k->destroy(plan);
+  }
+  ~KeptPlan() {
+    try {
+      drop();
+    } catch (...) {                                // of no call any more
+    }
+  }
+};
+thread_local KeptPlan kept;
+
+}  // namespace
+
 Invocation invoke(const gdn_kernel& kernel, const CallImage& image, std::span<std::byte* const> data) {
   Invocation result;
   char message[1024] = "";
@@ -287,15 +311,20 @@ Invocation invoke(const gdn_kernel& kernel, const CallImage& image, std::span<st
     if (result.message.empty()) result.message = std::string(where) + " returned " + std::to_string(status) + " without a message";
     return false;
   };
-  void* plan = nullptr;
   try {
-    if (!finish(kernel.create(&image.problem, &plan, message, sizeof message), "create")) return result;
+    if (!kept.is_for(kernel, image.problem)) {
+      kept.drop();
+      void* plan = nullptr;
+      kept.problem = image.problem;                // what the plan may point to lives as long as it
+      if (!finish(kernel.create(&kept.problem, &plan, message, sizeof message), "create")) return result;
+      kept.plan = plan;
+      kept.kernel = &kernel;
+    }
     const BoundCall call(image, data, static_cast<std::int32_t>(kernel.device));
     const auto start = std::chrono::steady_clock::now();
-    const int status = kernel.run(plan, call.get(), message, sizeof message);
+    const int status = kernel.run(kept.plan, call.get(), message, sizeof message);
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    kernel.destroy(plan);
-    finish(status, "run");
+    if (!finish(status, "run")) kept.drop();
   } catch (const std::bad_alloc&) {
     result.outcome = Outcome::error;
     result.message = "out of memory (std::bad_alloc)";

@@ -62,7 +62,8 @@ class BoundCall {
   gdn_call call_{};
 };
 
-// create, run, destroy with the tensors at data[i]. A C++ exception out of the kernel is an error, not a crash.
+// Runs the kernel with the tensors at data[i], by the plan of this thread's call before when that was of the same kernel and
+// problem, else by a new one. A C++ exception out of the kernel is an error, not a crash.
 struct Invocation {
   Outcome outcome = Outcome::ok;
   std::string message;                             // one line when not ok

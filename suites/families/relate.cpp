@@ -13,6 +13,13 @@ Tensor scaled(const Tensor& t, double factor) {
   return r;
 }
 
+bool scales_exactly(const Tensor& t, double factor) {
+  const Tensor s = scaled(t, factor);
+  for (std::int64_t i = 0; i < t.size(); ++i)
+    if (const double want = t.at(i) * factor; !(s.at(i) == want) && !std::isnan(want)) return false;
+  return true;
+}
+
 Tensor gathered(const Tensor& t, std::int64_t width, const std::vector<std::int64_t>& from) {
   Tensor r = t;
   const std::size_t bytes = static_cast<std::size_t>(width) * size_of(t.dtype);

@@ -11,6 +11,7 @@ namespace gdn::relate {
 
 // Multiplies by a power of two, exactly as long as nothing leaves the format's range.
 Tensor scaled(const Tensor& t, double factor);
+bool scales_exactly(const Tensor& t, double factor);
 // Rows (elements of the leading dimensions, `width` wide) of t in another order: row i of the result is row from[i].
 Tensor gathered(const Tensor& t, std::int64_t width, const std::vector<std::int64_t>& from);
 

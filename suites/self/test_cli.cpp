@@ -160,8 +160,12 @@ TEST_CASE("report makes pages from records, and refuses newer ones") {
   write_jsonl(dir / "b.jsonl", {r});
   const Result ok = gdn_cts("report '" + dir / "a.jsonl" + "' '" + dir / "b.jsonl" + "' -o '" + dir / "out" + "' --junit '" + dir / "j.xml" + "'");
   CAPTURE(ok.out, ok.err);
-  CHECK(ok.status == 0);
+  CHECK(ok.status == 1);                           // merged shards must not look green
   CHECK(contains(ok.out, "FAIL: 1 of 2 cases"));
+  CHECK(gdn_cts("report '" + dir / "a.jsonl" + "'").status == 0);
+  write_file(dir / "empty.jsonl", "");
+  refused("report '" + dir / "empty.jsonl" + "'", "no records");
+  refused("verify --kernel cpu_recurrent_fp32 --only-failed '" + dir / "empty.jsonl" + "'", "holds no records");
   for (const char* f : {"out/index.html", "out/records.jsonl", "out/summary.md", "j.xml"}) CHECK(fs::exists(dir / f));
   std::string newer = read_file(dir / "a.jsonl");
   newer.replace(newer.find("\"schema_version\":1"), 18, "\"schema_version\":9");

@@ -247,3 +247,32 @@ TEST_CASE("an image finds every byte that changed") {
       i += 36;                                     // every byte of a line in turn
     }
 }
+
+namespace {
+int created, ran, destroyed;
+int count_create(const gdn_problem*, void** plan, char*, std::size_t) { return *plan = &created, ++created, GDN_OK; }
+int count_run(void* plan, const gdn_call*, char*, std::size_t) { return ++ran, plan == &created ? GDN_OK : GDN_ERROR; }
+void count_destroy(void*) { ++destroyed; }
+}  // namespace
+
+TEST_CASE("a plan is run again for the same problem, and made anew for another") {
+  const gdn_kernel kernel{GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "counts", "", "", "", "fp32-recurrent", "", "", count_create, count_run, count_destroy};
+  Run run = small_run();
+  const auto call = [&] {
+    const TensorSet outputs{{"o", Tensor(run.problem.io, {run.problem.tokens(), run.problem.value_heads, run.problem.value_dim})}};
+    const CallImage image = make_image({}, run, run.inputs, outputs, 64, 4096);
+    std::vector<std::byte> arena(image.size);
+    std::vector<std::byte*> data;
+    for (const PlacedTensor& t : image.tensors) data.push_back(arena.data() + t.begin);
+    CHECK(invoke(kernel, image, data).outcome == Outcome::ok);
+  };
+  call();
+  call();
+  CHECK(created == 1);
+  CHECK(ran == 2);
+  CHECK(destroyed == 0);
+  run.problem.scale = 0.5;
+  call();
+  CHECK(created == 2);
+  CHECK(destroyed == 1);
+}

@@ -31,6 +31,7 @@ struct ReportCommand final : Command {
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());
     }
+    if (records.empty()) throw Usage("no records in the files given");
     try {
       if (!junit.empty()) write_junit(junit, records);
       if (!directory.empty()) write_pages(directory, records);

@@ -50,7 +50,9 @@ struct VerifyCommand final : Command {
       if (!baseline.empty()) before = read_records(baseline);
       if (!only_failed.empty()) {
         if (!cases.empty() || !only_families.empty()) throw Usage("--only-failed cannot be combined with --case or --family");
-        for (const Record& r : read_records(only_failed))
+        const std::vector<Record> failed = read_records(only_failed);
+        if (failed.empty()) throw Usage("--only-failed: " + only_failed + " holds no records");
+        for (const Record& r : failed)
           if (reports::is_failure(r)) cases.push_back(r.case_id);
         if (cases.empty()) {
           print("every case passed there: nothing to do\n");
