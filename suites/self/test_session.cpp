@@ -256,7 +256,7 @@ void count_destroy(void*) { ++destroyed; }
 }  // namespace
 
 TEST_CASE("a plan is run again for the same problem, and made anew for another") {
-  const gdn_kernel kernel{GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "counts", "", "", "", "fp32-recurrent", "", "", count_create, count_run, count_destroy};
+  static const gdn_kernel kernel{GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "counts", "", "", "", "fp32-recurrent", "", "", count_create, count_run, count_destroy};
   Run run = small_run();
   const auto call = [&] {
     const TensorSet outputs{{"o", Tensor(run.problem.io, {run.problem.tokens(), run.problem.value_heads, run.problem.value_dim})}};
