@@ -1,11 +1,11 @@
 // Simulated kernels; see simulated.h.
 #include "suites/simulated.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "reference/parallel.h"
 #include "reference/simulate.h"
+#include "reference/strand.h"
 
 namespace gdn {
 namespace {
@@ -33,25 +33,7 @@ class Simulated final : public KernelSession {
       return e;
     }
     const auto start = std::chrono::steady_clock::now();
-    const Problem& p = run.problem;
-    const Contract c = for_problem(contract_, p);
-    const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V;
-    const auto offsets = p.offsets();
-    Tensor o(p.io, {p.tokens() + p.padding, HV, V}), ht(p.state, {p.sequences(), HV, p.key_dim, V});
-    for (std::int64_t i = p.tokens() * HV * V; i < o.size(); ++i) o.set_bits(i, poison_bits(p.io));
-    parallel_for(p.sequences() * HV, [&](std::int64_t i) {
-      const std::int64_t n = i / HV, hv = i % HV;
-      const HeadInputs in = head_inputs(run, n, hv);
-      HeadResult r;
-      if (in.T > 0) r = simulate(c, in, SimulationMode::nearest, 1, p.split);
-      else if (in.h0.empty()) r.ht.assign(static_cast<std::size_t>(KV), 0.0);
-      else r.ht.assign(in.h0.begin(), in.h0.end());      // nothing happens to the state of an empty sequence
-      for (std::int64_t t = 0; t < in.T; ++t)
-        for (std::int64_t v = 0; v < V; ++v) o.set(((offsets[static_cast<std::size_t>(n)] + t) * HV + hv) * V + v, r.o[static_cast<std::size_t>(t * V + v)]);
-      for (std::int64_t j = 0; j < KV; ++j) ht.set(i * KV + j, r.ht[static_cast<std::size_t>(j)]);
-    });
-    e.outputs.emplace("o", std::move(o));
-    if (p.final_state) e.outputs.emplace("ht", std::move(ht));
+    e = carry_out(contract_, run);
     e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return e;
   }
@@ -62,6 +44,36 @@ class Simulated final : public KernelSession {
 };
 
 }  // namespace
+
+Execution carry_out(const Contract& contract, const Run& run) {
+  const Problem& p = run.problem;
+  const Contract narrowed = for_problem(contract, p);
+  const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V;
+  Execution e;
+  for (const char* name : output_names(p)) {
+    Tensor& t = e.outputs[name] = Tensor(name[0] == 'o' ? p.io : p.state, output_shape(p, name));
+    for (std::int64_t i = 0; i < t.size(); ++i) t.set_bits(i, poison_bits(t.dtype));
+  }
+  if (p.pool()) e.outputs["ht"] = run.inputs.at("h0");   // in place
+  Tensor& o = e.outputs["o"];
+  const std::vector<Strand> list = strands(run);
+  parallel_for(static_cast<std::int64_t>(list.size()) * HV, [&](std::int64_t job) {
+    const Strand& s = list[static_cast<std::size_t>(job / HV)];
+    const std::int64_t hv = job % HV;
+    if (s.idle) return;
+    const HeadInputs in = head_inputs(run, s, hv);
+    HeadResult r;
+    if (in.T > 0) r = simulate(narrowed, in, SimulationMode::nearest, 1, s.cuts);
+    else if (in.h0.empty()) r.ht.assign(static_cast<std::size_t>(KV), 0.0);
+    else r.ht.assign(in.h0.begin(), in.h0.end());  // nothing happens to the state of an empty sequence
+    for (std::int64_t i = s.outputs * V; i < static_cast<std::int64_t>(r.o.size()); ++i)
+      o.set((s.rows[static_cast<std::size_t>(i / V)] * HV + hv) * V + i % V, r.o[static_cast<std::size_t>(i)]);
+    if (!*s.state) return;
+    Tensor& state = e.outputs.find(s.state)->second;
+    for (std::int64_t i = 0; i < KV; ++i) state.set((s.state_row * HV + hv) * KV + i, r.ht[static_cast<std::size_t>(i)]);
+  });
+  return e;
+}
 
 std::unique_ptr<KernelSession> open_simulated(const Contract& carried_out, const Contract& declared) {
   return std::make_unique<Simulated>(carried_out, declared);

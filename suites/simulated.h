@@ -8,6 +8,10 @@
 
 namespace gdn {
 
+// The outputs of a run (padding and what no sequence owns: poison, pools as they were) when every operation of the contract is
+// carried out as declared, to nearest. Every operation, dtype and rule that the contract's form has.
+Execution carry_out(const Contract& contract, const Run& run);
+
 // carried_out: what it does; declared: what it says. In this process; outputs like any kernel's.
 std::unique_ptr<KernelSession> open_simulated(const Contract& carried_out, const Contract& declared);
 
