@@ -221,6 +221,12 @@ std::string gate_line(const Record& r) {
 
 }  // namespace
 
+std::string reports::html_page(std::string_view title, std::string_view body) {
+  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>" +
+         esc(std::string(title)) + "</title>\n<style>" + kStyle + "</style></head><body><main>\n" + std::string(body) + "</main><script>" + kScript + "</script></body></html>\n";
+}
+
 void write_pages(const std::string& dir, const std::vector<Record>& records, const GateVerdict* gate) {
   std::error_code code;
   std::filesystem::create_directories(dir, code);
@@ -238,10 +244,7 @@ void write_pages(const std::string& dir, const std::vector<Record>& records, con
   const Tally sum = total(records);
   const std::string head = headline(records, gate);
 
-  std::string s = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>";
-  s += esc("GDN-CTS: " + (kernels.size() == 1 ? kernels[0] + " " : "") + head) + "</title>\n<style>" + kStyle + "</style></head><body><main>\n";
-  std::string names;
+  std::string s, names;
   for (std::size_t i = 0; i < kernels.size() && i < 4; ++i) names += (i ? ", " : "") + kernels[i];
   if (kernels.size() > 4) names += fmt::format(" and {} more", kernels.size() - 4);
   s += "<p class=\"dim\">GDN-CTS, conformance of Gated DeltaNet kernels</p>\n<h1>" + esc(names.empty() ? "no kernel" : names) + "</h1>\n";
@@ -327,12 +330,10 @@ void write_pages(const std::string& dir, const std::vector<Record>& records, con
        "<dt>MISTRUSTED</dt><dd>the case could not have seen a fault</dd>"
        "<dt>NOT_SUPPORTED</dt><dd>outside the domain that the kernel declares</dd>"
        "<dt>UNTESTED</dt><dd>claimed by the kernel, but no check decided it</dd></dl>\n";
-  s += "</main><script>" + std::string(kScript) + "</script></body></html>\n";
-
   const std::filesystem::path base = dir;
   write_jsonl((base / "records.jsonl").string(), records);
   write_file((base / "summary.md").string(), markdown_summary(records, 1000000, gate));
-  write_file((base / "index.html").string(), s);
+  write_file((base / "index.html").string(), html_page("GDN-CTS: " + (kernels.size() == 1 ? kernels[0] + " " : "") + head, s));
 }
 
 }  // namespace gdn

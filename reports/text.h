@@ -15,6 +15,8 @@ std::string clean(std::string_view text);
 // One line for a terminal: clean, and newline, tab and other control characters as \n, \t, \xNN.
 std::string printable(std::string_view text);
 std::string xml_escape(std::string_view text);     // clean, then & < > " ' as entities; for XML and HTML
+// A page by itself, with the style and script of all pages (tables of class "sortable" sort by a click). body: HTML inside <main>.
+std::string html_page(std::string_view title, std::string_view body);
 std::string short_number(double x);                // "0.0312", "3.1e-09", "nan"
 
 bool is_failure(const Record& r);                  // FAILED MISTRUSTED UNTESTED RUNTIME_ERROR TIMEOUT

@@ -2,15 +2,43 @@
 #include "suites/family.h"
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 #include <stdexcept>
 
 namespace gdn {
+extern const char* const kSmokeText;               // suites/smoke.txt
 namespace {
 constexpr const char* kLevels[] = {"smoke", "ci", "nightly", "exhaustive"};
 
 std::vector<const Family*>& registry() {
   static std::vector<const Family*> r;
   return r;
+}
+
+// The file as problems by family, of those that are there.
+const std::map<std::string, std::vector<Problem>>& smoke() {
+  static const auto all = [] {
+    std::map<std::string, std::vector<Problem>> by_family;
+    std::istringstream text{kSmokeText};
+    for (std::string line; std::getline(text, line);) {
+      if (line.empty() || line[0] == '#') continue;
+      const auto space = line.find(' ');
+      auto& problems = by_family[line.substr(0, space)];
+      if (line.substr(space + 1) != "-") problems.push_back(parse_problem(line.substr(space + 1)));
+    }
+    return by_family;
+  }();
+  return all;
+}
+
+std::vector<Problem> problems_of(const Family& f, Level level) {
+  if (const auto chosen = smoke().find(f.name()); level == Level::smoke && chosen != smoke().end()) return chosen->second;
+  std::vector<Problem> all;
+  for (int l = 0; l <= static_cast<int>(level); ++l)
+    for (Problem& p : f.problems(static_cast<Level>(l)))
+      if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(std::move(p));
+  return all;
 }
 }  // namespace
 
@@ -41,7 +69,7 @@ std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<
   std::vector<CaseId> ids;
   for (const Family* f : registry()) {
     if (!only.empty() && std::find(only.begin(), only.end(), f->name()) == only.end()) continue;
-    for (Problem& p : f->problems(level)) ids.push_back({f->name(), std::move(p), seed});
+    for (Problem& p : problems_of(*f, level)) ids.push_back({f->name(), std::move(p), seed});
   }
   return ids;
 }

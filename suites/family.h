@@ -23,6 +23,8 @@ class Family {
   virtual std::vector<std::string> kinds() const = 0;  // kinds of fault it must kill by itself
   virtual bool random() const { return false; }    // eligible for the statistical check
   virtual bool exact_scale() const { return false; }   // needs a scale that is a power of two to show what it is for
+  virtual bool always() const { return false; }    // every level runs all its problems
+  // Of level smoke: small problems among which the cases of the level are chosen (cases_of).
   virtual std::vector<Problem> problems(Level level) const = 0;
   // Deterministic in (problem, seed). Any problem that parses may be given, not only those of problems().
   virtual Case make(const Problem& p, std::uint64_t seed) const = 0;
@@ -32,7 +34,8 @@ const std::vector<const Family*>& families();      // sorted by name
 const Family* find_family(std::string_view name);
 struct RegisterFamily { explicit RegisterFamily(const Family* f); };
 
-// All cases of a level, in the canonical order, with one seed each.
+// All cases of a level, in the canonical order, with one seed each; a level holds the problems of those below. Level smoke is the least
+// set of them that catches what level ci catches, as suites/smoke.txt says; a family that the file does not name yet runs its problems.
 std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<std::string>& families = {});
 Case make_case(const CaseId& id);                  // throws std::invalid_argument for an unknown family
 

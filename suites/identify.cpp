@@ -1,234 +1,541 @@
-// Matched filter against the fault bank; see identify.h.
+// Matched filter against the fault bank and the conventions; see identify.h.
 #include "suites/identify.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 
 #include "kernels/faulty/faults.h"
 #include "reference/parallel.h"
+#include "reference/rng.h"
+#include "reference/sigma.h"
+#include "reference/simulate.h"
 #include "reference/strand.h"
-#include "suites/kinds.h"
 #include "suites/standing.h"
 
 namespace gdn {
 namespace {
+using I = std::int64_t;
 
-constexpr double kEnough = 0.5;                    // of the error must be explained to be mentioned
-constexpr double kSure = 0.9;                      // and to be named,
-constexpr double kLoud = 6;                        // and this many times its own noise
-constexpr double kTwin = 0.02;                     // share by which a twin may be worse
-constexpr double kLargestRun = 600;                // token-heads of a run on which whole-run faults are tried
+// Deviations above which z of a correct execution lies with probability 2e-6 (Student's t for kNulls runs): once in a
+// thousand results, over the suspects together.
+constexpr double kQuantile = 6;
+constexpr int kNulls = 24;
+constexpr double kSure = 0.9;                      // of what is not rounding must be explained for a name,
+constexpr double kMentioned = 0.5;                 // and for being mentioned as the nearest
+constexpr double kTie = 0.01;                      // of it two suspects may differ by and count as equal
+constexpr double kWhole = 1200;                    // token-heads of a case that is compared as a whole; else one head of it, as far
+constexpr I kChannels = 16;                        // as kWhole reaches, in this many value channels, which do not see each other
 
-// Errors and weights of the elements that are compared, in the order in which deltas are given.
-struct Errors {
-  std::vector<double> e, weight;                   // weight 1/sigma^2; e not finite: written as no number
-  double energy = 0;
-  bool nonfinite = false;
-  void add(double error, double sigma) {
-    e.push_back(error);
-    const double w = std::isfinite(sigma) && sigma > 0 ? 1 / (sigma * sigma) : 0;
-    weight.push_back(std::isfinite(w) ? w : 0);
-    if (std::isfinite(error)) energy += error * error * weight.back();
-    else nonfinite = true;
+// ---- a case as one long vector: the outputs of all runs that have a truth --------------------------------------------
+struct Block {
+  std::size_t run, at, size, width;                // width: V
+  std::string tensor;
+  const TruthTensor* truth;
+};
+struct Layout {
+  std::vector<Block> blocks;
+  std::size_t size = 0;
+  explicit Layout(const Golden& g) {
+    const Case& c = g.the_case;
+    for (std::size_t i = 0; i < c.runs.size() && i < g.truths.size(); ++i) {
+      if (!c.runs[i].truth) continue;
+      for (const char* tensor : output_names(c.runs[i].problem)) {
+        const auto truth = g.truths[i].find(std::string_view(tensor));
+        if (truth == g.truths[i].end()) continue;
+        blocks.push_back({i, size, truth->second.hi.size(), static_cast<std::size_t>(c.runs[i].problem.value_dim), tensor, &truth->second});
+        size += blocks.back().size;
+      }
+    }
+  }
+  const Block* find(std::size_t run, std::string_view tensor) const {
+    for (const Block& b : blocks)
+      if (b.run == run && b.tensor == tensor) return &b;
+    return nullptr;
   }
 };
 
-Resemblance match(const Fault& f, const Errors& errors, const std::vector<double>& delta) {
-  Resemblance r;
-  r.fault = f.name;
-  double cross = 0, energy = 0, both = 0, either = 0, known = 0;
-  for (std::size_t i = 0; i < delta.size(); ++i) {
-    const bool bad_error = !std::isfinite(errors.e[i]), bad_delta = !std::isfinite(delta[i]);
-    both += bad_error && bad_delta;
-    either += bad_error || bad_delta;
-    if (bad_error || bad_delta) continue;
-    cross += errors.e[i] * delta[i] * errors.weight[i];
-    energy += delta[i] * delta[i] * errors.weight[i];
-    known += errors.e[i] * errors.e[i] * errors.weight[i];
+DType dtype_of(const Problem& p, std::string_view tensor) { return tensor == "o" ? p.io : p.state; }
+
+// "past the end of o", whatever the place and the number of bytes.
+std::set<std::string> without_numbers(const std::vector<Execution>& executions) {
+  std::set<std::string> all;
+  for (const Execution& e : executions)
+    for (const std::string& v : e.violations)
+      for (const char* what : {"past the end of ", "before the start of ", "between the rows of ", "input "})
+        if (const auto at = v.find(what); at != std::string::npos) all.insert(v.substr(at, v.find_first_of(", ", at + std::string_view(what).size()) - at));
+  return all;
+}
+
+// Rows (of V channels) where the runs break a relation that binds the kernel, as relation * 2^32 + row.
+std::set<std::uint64_t> broken_rows(const CheckInput& in, const std::vector<Execution>& executions) {
+  std::set<std::uint64_t> rows;
+  std::vector<TensorSet> results;
+  if (!in.relations.empty())
+    for (const Execution& e : executions) results.push_back(e.outputs);
+  for (std::size_t i = 0; i < in.relations.size(); ++i) {
+    const Relation& r = in.relations[i];
+    if (!held_to(r, in)) continue;
+    const Problem& p = in.golden.the_case.runs[r.rhs].problem;
+    const Standings standing = standings(in.golden.the_case.runs[r.rhs], in.kernel);
+    for (const auto& [tensor, want] : r.expected(results)) {
+      const auto got = results[r.rhs].find(tensor);
+      if (got == results[r.rhs].end() || got->second.shape != want.shape) continue;
+      std::set<I> skip;
+      if (const auto s = r.skip.find(tensor); s != r.skip.end()) skip.insert(s->second.begin(), s->second.end());
+      for (I e = 0; e < want.size(); ++e) {
+        const double a = got->second.at(e), b = want.at(e);
+        if (a == b || (std::isnan(a) && std::isnan(b)) || skip.count(e) || standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
+        rows.insert((2 * i + (tensor == "o")) << 32 | static_cast<std::uint64_t>(e / p.value_dim));
+      }
+    }
   }
-  const double overlap = either > 0 ? both / either : 1;
-  if (energy > 0) {
-    r.z = cross / std::sqrt(energy);
-    r.amplitude = cross / energy;
+  return rows;
+}
+
+double overlap_of(const std::set<std::uint64_t>& a, const std::set<std::uint64_t>& b) {
+  std::size_t both = 0;
+  for (const std::uint64_t x : a) both += b.count(x);
+  return static_cast<double>(both) / static_cast<double>(std::max<std::size_t>(1, a.size() + b.size() - both));
+}
+
+// ---- sigma, and what correct executions show -------------------------------------------------------------------------
+struct Yardstick {
+  std::vector<double> weight;                      // 1/sigma; 0: not compared
+  std::vector<std::vector<float>> nulls;           // errors of correct executions in sigma
+  double typical = 0, most = 0;                    // sum of their squares: mean, and quantile
+  std::string remark;
+
+  Yardstick(const Layout& layout, const Golden& g, const KernelInfo& kernel) : weight(layout.size, 0.0), nulls(kNulls + 1, std::vector<float>(layout.size)) {
+    const Case& c = g.the_case;
+    std::vector<double> sigma(layout.size, 0.0);
+    std::size_t exact = 0, infinite = 0, counted = 0;
+    struct Job { std::size_t run; Strand strand; I hv; };
+    std::vector<Job> jobs;
+    for (std::size_t i = 0; i < c.runs.size(); ++i) {
+      if (!c.runs[i].truth) continue;
+      for (const Strand& s : strands(c.runs[i]))
+        for (I hv = 0; hv < c.runs[i].problem.value_heads; ++hv)
+          if (!s.idle && !s.rows.empty()) jobs.push_back({i, s, hv});
+    }
+    parallel_for(static_cast<I>(jobs.size()), [&](I at) {
+      const Job& job = jobs[static_cast<std::size_t>(at)];
+      const Run& run = c.runs[job.run];
+      const Problem& p = run.problem;
+      const Contract contract = for_problem(kernel.contract, p);
+      const HeadInputs in = head_inputs(run, job.strand, job.hv);
+      const Block *o = layout.find(job.run, "o"), *state = *job.strand.state ? layout.find(job.run, job.strand.state) : nullptr;
+      const std::uint64_t seed = philox(c.seed, hash_name("identify"), static_cast<std::uint64_t>(at));
+      // f(element of the case, element of the head's o or ht)
+      const auto each = [&](auto of_o, auto of_ht) {
+        for (std::size_t t = static_cast<std::size_t>(job.strand.outputs); o && t < job.strand.rows.size(); ++t)
+          for (I v = 0; v < p.value_dim; ++v)
+            of_o(o->at + static_cast<std::size_t>((job.strand.rows[t] * p.value_heads + job.hv) * p.value_dim + v), t * static_cast<std::size_t>(p.value_dim) + static_cast<std::size_t>(v));
+        const I plane = p.key_dim * p.value_dim;
+        for (I i = 0; state && i < plane; ++i) of_ht(state->at + static_cast<std::size_t>((job.strand.state_row * p.value_heads + job.hv) * plane + i), static_cast<std::size_t>(i));
+      };
+      const HeadResult s = sigma_head(contract, in, seed, job.strand.cuts);
+      each([&](std::size_t e, std::size_t i) { sigma[e] = s.o[i]; }, [&](std::size_t e, std::size_t i) { sigma[e] = s.ht[i]; });
+      for (int r = 0; r <= kNulls; ++r) {          // the last one rounds to nearest
+        const HeadResult x = simulate(contract, in, r < kNulls ? SimulationMode::stochastic : SimulationMode::nearest,
+                                      philox(seed, hash_name("null"), static_cast<std::uint64_t>(r)), job.strand.cuts);
+        std::vector<float>& errors = nulls[static_cast<std::size_t>(r)];
+        const auto put = [&](const Block* b, double got, std::size_t e) { errors[e] = static_cast<float>((got - b->truth->hi[e - b->at]) - b->truth->lo[e - b->at]); };
+        each([&](std::size_t e, std::size_t i) { put(o, x.o[i], e); }, [&](std::size_t e, std::size_t i) { put(state, x.ht[i], e); });
+      }
+    });
+    for (const Block& b : layout.blocks) {
+      const Run& run = c.runs[b.run];
+      const Standings standing = standings(run, kernel);
+      const Format format = format_of(dtype_of(run.problem, b.tensor));
+      const auto ulps = [&](std::size_t from, std::size_t to) {          // half an ulp of the largest, as a deviation; 0 of zeros
+        double size = 0;
+        for (std::size_t e = from; e < to; ++e)
+          if (std::isfinite(b.truth->hi[e])) size = std::max(size, std::fabs(b.truth->hi[e]));
+        return size > 0 ? 0.5 * ulp_at(size, format) / std::sqrt(3.0) : 0;
+      };
+      double of_tensor = ulps(0, b.size);
+      if (of_tensor == 0) of_tensor = 0x1p-24;     // a tensor of zeros has no size of its own
+      for (std::size_t row = 0; row < b.size; row += b.width) {
+        double least = ulps(row, row + b.width);
+        if (least == 0) least = of_tensor;
+        for (std::size_t e = row; e < row + b.width; ++e) {
+          const Standing x = standing.of(b.tensor)[e];
+          // Slots of a pool that nobody uses are compared too.
+          if (x == Standing::tainted || (x == Standing::unowned && !(run.problem.pool() && b.tensor == "ht"))) continue;
+          if (!std::isfinite(b.truth->hi[e])) continue;
+          ++counted;
+          double& s = sigma[b.at + e];
+          infinite += std::isinf(s);
+          if (std::isinf(s)) continue;
+          exact += s < least;
+          weight[b.at + e] = 1 / std::max(s, least);
+        }
+      }
+    }
+    std::vector<double> energy;
+    for (std::vector<float>& n : nulls) {
+      double sum = 0;
+      for (std::size_t e = 0; e < n.size(); ++e) {
+        const double z = static_cast<double>(n[e]) * weight[e];
+        n[e] = weight[e] > 0 && std::isfinite(z) ? static_cast<float>(z) : 0.0f;
+        sum += static_cast<double>(n[e]) * static_cast<double>(n[e]);
+      }
+      energy.push_back(sum);
+    }
+    double squares = 0;
+    for (int r = 0; r < kNulls; ++r) typical += energy[static_cast<std::size_t>(r)] / kNulls;
+    for (int r = 0; r < kNulls; ++r) squares += (energy[static_cast<std::size_t>(r)] - typical) * (energy[static_cast<std::size_t>(r)] - typical);
+    most = std::max(typical, energy.back()) + kQuantile * std::sqrt(squares / (kNulls - 1));
+    if (counted > 0 && 2 * infinite > counted) remark = "most elements are left out, where executions of the contract overflow";
+    else if (counted > 0 && 2 * exact > counted) remark = "errors are weighed by half a unit in the last place, since rounding gives no sigma here";
   }
-  const double explained = energy > 0 && known > 0 && cross > 0 ? cross * cross / (energy * known) : 0;
-  // Where numbers are missing their places must be the fault's; what is left finite may be plain rounding.
-  if (errors.nonfinite) {
-    r.amplitude = 1;
-    r.share = overlap * (known > static_cast<double>(delta.size()) ? std::max(explained, 0.5) : 1);
-    r.z = std::numeric_limits<double>::infinity();
-  } else {
-    r.share = either > 0 ? 0 : explained;
+};
+
+// ---- suspects --------------------------------------------------------------------------------------------------------
+struct Suspect {
+  std::string name, mechanism;
+  std::function<bool(Form)> has;
+  std::function<std::vector<Execution>(Form)> results;   // of the case, in double
+};
+
+std::vector<Suspect> suspects_of(const Case& c) {
+  std::vector<Suspect> all;
+  for (const Fault& f : fault_bank())
+    all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }});
+  return all;
+}
+
+struct Signature {
+  std::vector<double> delta;                       // NaN: no number; empty: nothing changes
+  std::vector<std::size_t> missing;                // where delta is no number
+  std::set<std::string> violations;
+};
+
+Signature signature(const Layout& layout, const Case& c, const std::vector<Execution>& with, const std::vector<Execution>& without) {
+  Signature s;
+  s.violations = without_numbers(with);
+  std::vector<double> delta(layout.size, 0.0);
+  bool any = false;
+  for (const Block& b : layout.blocks) {
+    const double largest = info(format_of(dtype_of(c.runs[b.run].problem, b.tensor))).max_finite;
+    const auto x = with[b.run].outputs.find(b.tensor), y = without[b.run].outputs.find(b.tensor);
+    for (std::size_t e = 0; e < b.size; ++e) {
+      const auto i = static_cast<I>(e);
+      const double a = x == with[b.run].outputs.end() ? std::numeric_limits<double>::quiet_NaN() : x->second.at(i);
+      const double exact = y == without[b.run].outputs.end() ? 0 : y->second.at(i);
+      double d = a - exact;
+      if (std::isnan(a) && std::isnan(exact)) d = 0;   // canaries may be NaN
+      if (std::isinf(a) && a == exact) d = 0;
+      if (!(std::fabs(a) <= largest) && d != 0) d = std::numeric_limits<double>::quiet_NaN();
+      delta[b.at + e] = d;
+      any = any || d != 0;
+      if (std::isnan(d)) s.missing.push_back(b.at + e);
+    }
+  }
+  if (any) s.delta = std::move(delta);
+  return s;
+}
+
+// Sums in eight parts, so that they are fast and the same with every compiler.
+template <class A, class B>
+double dot(const std::vector<A>& a, const std::vector<B>& b) {
+  double part[8] = {};
+  const std::size_t n = a.size(), whole = n / 8 * 8;
+  for (std::size_t e = 0; e < whole; e += 8)
+    for (std::size_t j = 0; j < 8; ++j) part[j] += static_cast<double>(a[e + j]) * static_cast<double>(b[e + j]);
+  for (std::size_t e = whole; e < n; ++e) part[e - whole] += static_cast<double>(a[e]) * static_cast<double>(b[e]);
+  return ((part[0] + part[4]) + (part[1] + part[5])) + ((part[2] + part[6]) + (part[3] + part[7]));
+}
+
+// Delta in sigma, shared by the results that it is compared with.
+struct Pattern {
+  std::vector<double> d;
+  double energy = 0;
+
+  Pattern(const std::vector<double>& delta, const Yardstick& y) : d(delta.size()), y_(y) {
+    for (std::size_t e = 0; e < d.size(); ++e) {
+      const double x = delta[e] * y.weight[e];
+      d[e] = std::isfinite(x) ? x : 0;
+    }
+    energy = dot(d, d);
+  }
+  // Quantile of z over correct executions.
+  double limit() const {
+    std::call_once(once_, [&] {
+      if (!(energy > 0)) return;
+      double squares = 0;
+      for (int r = 0; r < kNulls; ++r) {
+        const double z = dot(d, y_.nulls[static_cast<std::size_t>(r)]);
+        squares += z * z / energy / kNulls;
+      }
+      limit_ = std::max(kQuantile * std::sqrt(squares), std::fabs(dot(d, y_.nulls.back())) / std::sqrt(energy));
+    });
+    return limit_;
+  }
+
+ private:
+  const Yardstick& y_;
+  mutable std::once_flag once_;
+  mutable double limit_ = 0;
+};
+
+double correlation(const Pattern& a, const Pattern& b) {
+  return a.energy > 0 && b.energy > 0 ? dot(a.d, b.d) / std::sqrt(a.energy * b.energy) : a.energy == b.energy ? 1 : 0;
+}
+
+// ---- one result ------------------------------------------------------------------------------------------------------
+struct Result {
+  const CheckInput* in;
+  const Yardstick* yardstick;
+  Form form;
+  std::vector<double> z;                           // errors in sigma; 0 where they are no numbers or not compared
+  std::vector<std::size_t> missing;                // where they are no numbers
+  std::set<std::string> violations;
+  double energy = 0, fourth = 0;
+  Identification id;
+  struct Kept { Resemblance r; std::size_t index; double cost; std::shared_ptr<const Pattern> pattern; };
+  std::vector<Kept> kept;
+  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
+};
+
+Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y) {
+  Result r{&in, &y, in.kernel.contract.form, std::vector<double>(layout.size, 0.0), {}, without_numbers(in.executions), 0, 0, {}, {}};
+  r.id.remark = y.remark;
+  for (const Block& b : layout.blocks) {
+    const Problem& p = in.golden.the_case.runs[b.run].problem;
+    const auto got = in.executions[b.run].outputs.find(b.tensor);
+    // An output that is missing or of another shape has no errors to compare; soundness says what is wrong.
+    if (got == in.executions[b.run].outputs.end() || got->second.size() != static_cast<I>(b.size)) {
+      r.id.why_not = b.tensor + " is missing or of another shape";
+      return r;
+    }
+    const double largest = info(format_of(dtype_of(p, b.tensor))).max_finite;
+    for (std::size_t e = 0; e < b.size; ++e) {
+      const double w = y.weight[b.at + e], hi = b.truth->hi[e];
+      if (w == 0) continue;
+      const double value = got->second.at(static_cast<I>(e));
+      if (!std::isfinite(value)) {
+        if (std::fabs(hi) < largest / 2) r.missing.push_back(b.at + e);
+        continue;
+      }
+      const double z = ((value - hi) - b.truth->lo[e]) * w;
+      r.z[b.at + e] = z;
+      r.energy += z * z;
+      r.fourth += z * z * z * z;
+    }
   }
   return r;
 }
 
-bool between_heads(const Fault& f) {
-  for (const Kind& k : kKinds)
-    if (std::string_view(k.slug) == f.kind)
-      for (const char* area : {"sequences", "states", "heads", "sizes", "layout", "memory", "pools"})
-        if (std::string_view(k.area) == area) return true;
-  return false;
+// What a multiple of the pattern explains; the amplitude's distance from 1 counts against it, so that of suspects of one shape (scales)
+// the one of the right size comes first.
+double explained(const Resemblance& r) { return r.z > 0 ? r.z * r.z * (1 - 0.5 * std::min(1.0, (r.amplitude - 1) * (r.amplitude - 1))) : 0; }
+
+void compare(Result& result, const Suspect& suspect, std::size_t index, const Signature& s, const std::shared_ptr<const Pattern>& pattern) {
+  Resemblance r;
+  r.name = suspect.name;
+  r.mechanism = suspect.mechanism;
+  if (result.violations.empty() != s.violations.empty() || (!s.violations.empty() && s.violations != result.violations)) r.overlap = 0;
+  const Yardstick& y = *result.yardstick;
+  double energy = result.energy, of_pattern = pattern ? pattern->energy : 0;
+  std::size_t both = 0, missing = 0;
+  for (const std::size_t e : s.missing) {
+    if (y.weight[e] == 0) continue;
+    ++missing;
+    energy -= result.z[e] * result.z[e];
+    both += std::binary_search(result.missing.begin(), result.missing.end(), e);
+  }
+  const std::size_t either = missing + result.missing.size() - both;
+  if (either > 0) r.overlap *= static_cast<double>(both) / static_cast<double>(either);
+  double cross = 0;
+  if (pattern) {
+    for (const std::size_t e : result.missing) of_pattern -= pattern->d[e] * pattern->d[e];
+    cross = dot(result.z, pattern->d);
+  }
+  if (of_pattern > 0 && of_pattern >= 1e-12 * pattern->energy) {
+    r.z = cross / std::sqrt(of_pattern);
+    r.amplitude = cross / of_pattern;
+  }
+  energy = std::max(energy, 0.0);
+  const double left = energy - (r.z > 0 ? r.z * r.z : 0);
+  // The rest may be rounding, or rounding of the large wrong numbers that the fault makes.
+  const bool evidence_elsewhere = !result.missing.empty() || !result.violations.empty();
+  if (left <= y.most && (r.z > 0 || evidence_elsewhere)) r.share = 1;
+  else r.share = r.z > 0 ? r.z * r.z / (r.z * r.z + left - std::min(left, y.typical)) : 0;
+  r.share *= r.overlap;
+  if (evidence_elsewhere && r.overlap == 0) return;
+  if (!evidence_elsewhere && !(r.z > 0)) return;
+  if (r.overlap == 0) return;
+  const double cost = energy - explained(r);
+  const std::lock_guard lock(*result.mutex);
+  auto& kept = result.kept;
+  const auto before = [](const Result::Kept& a, const Result::Kept& b) {
+    if (std::fabs(a.r.overlap - b.r.overlap) > 1e-9) return a.r.overlap > b.r.overlap;
+    if (a.cost != b.cost) return a.cost < b.cost;
+    return a.index < b.index;                      // the bank's order, not that of threads
+  };
+  kept.insert(std::upper_bound(kept.begin(), kept.end(), Result::Kept{r, index, cost, nullptr}, before), {r, index, cost, pattern});
+  if (kept.size() > kRanked) kept.pop_back();
 }
 
-// Judged, or in a slot of a pool that nobody uses and that must keep what it holds.
-bool counts(const Problem& p, const Standings& s, std::string_view tensor, std::int64_t e) {
-  const Standing x = s.of(tensor)[static_cast<std::size_t>(e)];
-  return x == Standing::judged || (x == Standing::unowned && p.pool() && tensor == "ht");
+void conclude(Result& r) {
+  Identification& id = r.id;
+  std::shared_ptr<const Pattern> best;
+  for (Result::Kept& k : r.kept) {
+    if (k.pattern) k.r.limit = k.pattern->limit();
+    const bool numbers = r.missing.empty() && r.violations.empty();
+    if (numbers && k.r.z <= k.r.limit) continue;   // no more of it than rounding shows
+    if (!best) best = k.pattern;
+    // Twins explain alike.
+    else if (k.pattern) k.r.correlation = k.r.share > 0.8 * id.ranked[0].share ? correlation(*best, *k.pattern) : 0;
+    id.ranked.push_back(k.r);
+  }
+  id.evidence = !r.violations.empty() ? Evidence::violations : !r.missing.empty() ? Evidence::missing_numbers : id.ranked.empty() ? Evidence::none : Evidence::values;
+  id.elements = !r.missing.empty() ? static_cast<double>(r.missing.size()) : r.fourth > 0 ? r.energy * r.energy / r.fourth : 0;
 }
-double difference(double a, double b) { return std::isnan(a) && std::isnan(b) ? 0 : a - b; }   // canaries may be NaN
+
+// Nothing stands out of rounding: then the places where runs disagree that must agree.
+void compare_relations(Result& r, const std::vector<Suspect>& suspects) {
+  const CheckInput& in = *r.in;
+  const std::set<std::uint64_t> broken = broken_rows(in, in.executions);
+  if (broken.empty()) return;
+  std::vector<Resemblance> found(suspects.size());
+  parallel_for(static_cast<I>(suspects.size()), [&](I i) {
+    const Suspect& s = suspects[static_cast<std::size_t>(i)];
+    const Form form = s.has(r.form) ? r.form : r.form == Form::recurrent ? Form::chunkwise : Form::recurrent;
+    Resemblance& x = found[static_cast<std::size_t>(i)];
+    x.name = s.name;
+    x.mechanism = s.mechanism;
+    x.share = x.overlap = overlap_of(broken, broken_rows(in, s.results(form)));
+  });
+  std::stable_sort(found.begin(), found.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
+  for (const Resemblance& x : found)
+    if (x.share > 0 && r.id.ranked.size() < kRanked) r.id.ranked.push_back(x);
+  for (Resemblance& x : r.id.ranked) x.correlation = x.share == r.id.ranked[0].share ? 1 : 0;
+  if (!r.id.ranked.empty()) r.id.evidence = Evidence::relations;
+  r.id.elements = static_cast<double>(broken.size());
+}
 
 std::string number(double x) {
   char text[32];
-  std::snprintf(text, sizeof text, std::fabs(x) < 1e4 ? "%.0f" : "%.2g", x);
+  std::snprintf(text, sizeof text, std::fabs(x) < 10 ? "%.1f" : std::fabs(x) < 1e4 ? "%.0f" : "%.2g", x);
+  return text;
+}
+std::string percent(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * x);
   return text;
 }
 
 }  // namespace
 
-std::vector<Resemblance> identify(const CheckInput& in) {
-  // The run that fails worst, and its worst head: greatest |e|/bound, no number counting most.
-  const Case& c = in.golden.the_case;
-  struct Worst { double ratio = -1; std::size_t run = 0; Location where; } worst;
-  for (std::size_t i = 0; i < c.runs.size(); ++i) {
-    if (!c.runs[i].truth || i >= in.golden.truths.size()) continue;
-    if (c.runs[i].problem.rule != Rule::gated_delta && c.runs[i].problem.rule != Rule::delta) continue;
-    const Standings standing = standings(c.runs[i], in.kernel);
-    for (const char* tensor : output_names(c.runs[i].problem)) {
-      const auto got = in.executions[i].outputs.find(std::string_view(tensor));
-      const auto truth = in.golden.truths[i].find(std::string_view(tensor));
-      if (truth == in.golden.truths[i].end()) continue;
-      // An output that is missing or of another shape has no errors to compare; soundness says what is wrong.
-      if (got == in.executions[i].outputs.end() || got->second.shape != truth->second.shape) return {};
-      const auto count = std::min<std::int64_t>(got->second.size(), static_cast<std::int64_t>(truth->second.hi.size()));
-      for (std::int64_t e = 0; e < count; ++e) {
-        if (!counts(c.runs[i].problem, standing, tensor, e)) continue;
-        const double error = std::fabs(difference(got->second.at(e), truth->second.hi[static_cast<std::size_t>(e)]));
-        const double bound = bound_of(in, i, tensor, e);
-        const double ratio = !std::isfinite(error) ? std::numeric_limits<double>::infinity() : error > 0 ? error / bound : 0;
-        if (ratio > worst.ratio) worst = {ratio, i, locate(c.runs[i], i, tensor, e, std::max(in.kernel.contract.chunk, 1))};
-      }
-    }
+std::vector<Identification> identify(const std::vector<const CheckInput*>& results) {
+  std::vector<Identification> all(results.size());
+  if (results.empty()) return all;
+  const Golden& g = results[0]->golden;
+  const Case& c = g.the_case;
+  double token_heads = 0;
+  for (const Run& run : c.runs) {
+    token_heads += run.problem.token_heads();
+    if (run.problem.rule == Rule::gated_delta || run.problem.rule == Rule::delta) continue;
+    for (Identification& id : all) id.why_not = std::string("the faults know no rule '") + name(run.problem.rule) + "'";
+    return all;
   }
-  std::vector<Resemblance> all;
-  if (worst.ratio <= 0) return all;
-  const std::size_t index = worst.run;
-  const Run& run = c.runs[index];
-  const Problem& p = run.problem;
-  const TensorSet& got = in.executions[index].outputs;
-  const Truth& truth = in.golden.truths[index];
-  const Standings standing = standings(run, in.kernel);
-  const Form preferred = p.pool() ? Form::recurrent : in.kernel.contract.form;
-  const Fault& none = *find_fault("none");
-  const std::int64_t HV = p.value_heads, K = p.key_dim, V = p.value_dim;
-
-  // One head, sixteen channels around the worst: the value channels of a head do not see each other.
-  const bool split = !p.split.empty() || p.pool();
-  const std::int64_t n = split ? 0 : worst.where.sequence, hv = worst.where.head, width = std::min<std::int64_t>(16, V);
-  const std::int64_t first_channel = std::min(worst.where.column / 4 * 4, V - width), T = p.lengths[static_cast<std::size_t>(n)];
-  HeadInputs head = head_inputs(run, n, hv);
-  auto slice = [&](std::vector<float>& a) {
-    std::vector<float> narrow;
-    for (std::size_t row = 0; row * static_cast<std::size_t>(V) < a.size(); ++row)
-      for (std::int64_t v = 0; v < width; ++v) narrow.push_back(a[row * static_cast<std::size_t>(V) + static_cast<std::size_t>(first_channel + v)]);
-    a = std::move(narrow);
-  };
-  slice(head.v);
-  slice(head.h0);
-  head.V = width;
-  auto elements = [&](auto visit) {                // tensor, element of the run, element of the sliced head
-    const std::int64_t first = p.offsets()[static_cast<std::size_t>(n)];
-    for (std::int64_t t = 0; t < T; ++t)
-      for (std::int64_t v = 0; v < width; ++v) visit("o", ((first + t) * HV + hv) * V + first_channel + v, t * width + v);
-    if (p.final_state)
-      for (std::int64_t r = 0; r < K; ++r)
-        for (std::int64_t v = 0; v < width; ++v) visit("ht", ((n * HV + hv) * K + r) * V + first_channel + v, r * width + v);
-  };
-  auto sigma_of = [&](std::string_view tensor, std::int64_t e) {
-    const Tensor& t = got.find(tensor)->second;
-    return bound_of(in, index, tensor, e) + 0.5 * ulp_at(truth.find(tensor)->second.hi[static_cast<std::size_t>(e)], format_of(t.dtype));
-  };
-  auto error_of = [&](std::string_view tensor, std::int64_t e) {
-    if (!counts(p, standing, tensor, e)) return 0.0;
-    const TruthTensor& t = truth.find(tensor)->second;
-    return difference(got.find(tensor)->second.at(e), t.hi[static_cast<std::size_t>(e)]) - t.lo[static_cast<std::size_t>(e)];
-  };
-  Errors local;
-  if (!split) elements([&](const char* tensor, std::int64_t e, std::int64_t) { local.add(error_of(tensor, e), sigma_of(tensor, e)); });
-  Errors whole;
-  for (const char* tensor : output_names(p)) {
-    if (!got.count(tensor) || !truth.count(tensor)) continue;
-    const auto count = static_cast<std::int64_t>(truth.find(std::string_view(tensor))->second.hi.size());
-    for (std::int64_t e = 0; e < count; ++e) whole.add(error_of(tensor, e), sigma_of(tensor, e));
+  if (token_heads > kWhole) {
+    for (Identification& id : all) id.why_not = "the case is too large";
+    return all;
   }
-
-  const auto& bank = fault_bank();
-  std::vector<Resemblance> found(bank.size());
-  HeadResult exact_head[2];
-  TensorSet exact_run[2];
+  const Layout layout(g);
+  std::map<std::string, std::unique_ptr<Yardstick>> yardsticks;   // by contract and what else decides which elements count
+  std::vector<Result> work;
+  for (const CheckInput* in : results) {
+    auto& y = yardsticks[to_string(in->kernel.contract) + "/" + to_string(in->kernel.convention) + (in->kernel.properties.masks_select ? "/select" : "")];
+    if (!y) y = std::make_unique<Yardstick>(layout, g, in->kernel);
+    work.push_back(result_of(layout, *in, *y));
+  }
+  const std::vector<Suspect> suspects = suspects_of(c);
+  const bool pool = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.problem.pool(); });
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
-    if (p.pool() && form != preferred) continue;   // states in a pool are there in the recurrent form alone
-    if (!split) exact_head[static_cast<int>(form)] = run_fault(none, form, head);
-    exact_run[static_cast<int>(form)] = run_fault(none, form, run);
-  }
-  parallel_for(static_cast<std::int64_t>(bank.size()), [&](std::int64_t at) {
-    const auto i = static_cast<std::size_t>(at);
-    const Fault& f = bank[i];
-    const Form form = f.has(preferred) ? preferred : preferred == Form::recurrent ? Form::chunkwise : Form::recurrent;
-    if (p.pool() && form != preferred) return;
-    std::vector<double> delta;
-    bool any = false;
-    if (!split && !between_heads(f)) {
-      const HeadResult with = run_fault(f, form, head);
-      const HeadResult& without = exact_head[static_cast<int>(form)];
-      elements([&](const char* tensor, std::int64_t, std::int64_t e) {
-        const auto at = static_cast<std::size_t>(e);
-        delta.push_back(tensor[0] == 'o' ? with.o[at] - without.o[at] : with.ht[at] - without.ht[at]);
-        any = any || delta.back() != 0;
-      });
-      if (any) found[i] = match(f, local, delta);
-    }
-    if (any || p.token_heads() > kLargestRun) return;
-    delta.clear();
-    const TensorSet with = run_fault(f, form, run);
-    const TensorSet& without = exact_run[static_cast<int>(form)];
-    for (const char* tensor : output_names(p)) {
-      if (!got.count(tensor) || !truth.count(tensor)) continue;
-      const auto count = static_cast<std::int64_t>(truth.find(std::string_view(tensor))->second.hi.size());
-      const auto a = with.find(std::string_view(tensor)), b = without.find(std::string_view(tensor));
-      for (std::int64_t e = 0; e < count; ++e) {
-        const bool judged = counts(p, standing, tensor, e);
-        delta.push_back(!judged ? 0 : a == with.end() ? std::numeric_limits<double>::quiet_NaN() : difference(a->second.at(e), b->second.at(e)));
-        any = any || delta.back() != 0;
+    // Where a suspect does not exist in the form of a result, what it does in the other form is compared.
+    if (pool && form != Form::recurrent) continue; // states in a pool are there in the recurrent form alone
+    const auto concerns = [&](const Suspect& s, const Result& r) { return r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form)); };
+    const std::vector<Execution> exact = run_fault(*find_fault("none"), form, c.runs);
+    parallel_for(static_cast<I>(suspects.size()), [&](I at) {
+      const Suspect& suspect = suspects[static_cast<std::size_t>(at)];
+      if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return concerns(suspect, r); })) return;
+      const Signature s = signature(layout, c, suspect.results(form), exact);
+      if (s.delta.empty() && s.violations.empty()) return;
+      std::map<const Yardstick*, std::shared_ptr<const Pattern>> patterns;
+      for (Result& r : work) {
+        if (!concerns(suspect, r)) continue;
+        std::shared_ptr<const Pattern>& pattern = patterns[r.yardstick];
+        if (!pattern && !s.delta.empty()) pattern = std::make_shared<const Pattern>(s.delta, *r.yardstick);
+        compare(r, suspect, static_cast<std::size_t>(at), s, pattern);
       }
-    }
-    if (any) found[i] = match(f, whole, delta);
-  });
-  for (Resemblance& r : found)
-    if (r.share > 0) all.push_back(std::move(r));
-  // Of faults of one shape (scales) the one of the right size comes first: half of the rank is what delta itself explains.
-  auto rank = [](const Resemblance& r) { return r.share * (1 - 0.5 * std::min(1.0, (r.amplitude - 1) * (r.amplitude - 1))); };
-  std::stable_sort(all.begin(), all.end(), [&](const Resemblance& a, const Resemblance& b) { return rank(a) > rank(b); });
+    });
+  }
+  parallel_for(static_cast<I>(work.size()), [&](I i) { conclude(work[static_cast<std::size_t>(i)]); });
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    if (work[i].id.ranked.empty() && work[i].id.why_not.empty() && work[i].missing.empty() && work[i].violations.empty()) compare_relations(work[i], suspects);
+    all[i] = std::move(work[i].id);
+  }
   return all;
 }
 
-std::string resembles(const CheckInput& in) {
-  const std::vector<Resemblance> all = identify(in);
-  if (all.empty() || all[0].share < kEnough) return "nothing known";
-  const Resemblance& best = all[0];
-  char share[32];
-  std::snprintf(share, sizeof share, "%.1f", 100 * best.share);
-  // A fault outside the bank can still look a little like one inside.
-  std::string text = (best.share < kSure || best.z < kLoud ? "nothing known; the nearest is " : "") + best.fault + ": " + find_fault(best.fault)->mechanism + " (";
-  if (std::isfinite(best.z)) text += "z=" + number(best.z) + ", ";
-  text += std::string("explains ") + share + " % of the error";
-  int twins = 0;
-  for (std::size_t i = 1; i < all.size() && twins < 3; ++i)
-    if (all[i].share >= best.share - kTwin) text += (twins++ ? ", " : "; as well as ") + all[i].fault;
-  return text + ")";
+std::vector<Resemblance> named(const Identification& id, std::string_view without) {
+  std::vector<Resemblance> list;
+  double of_left_out = 0;
+  for (const Resemblance& r : id.ranked)
+    if (r.name == without) of_left_out = r.correlation;
+  for (const Resemblance& r : id.ranked) {
+    if (!without.empty() && (r.name == without || (of_left_out > kTwins && r.correlation > kTwins))) continue;
+    if (list.empty()) {
+      if (r.share < kSure) return {};
+      list.push_back(r);
+    } else if (r.overlap >= list[0].overlap - kTie && r.share >= list[0].share - kTie && explained(r) >= (1 - kTie) * explained(list[0]) - list[0].limit * list[0].limit) {
+      list.push_back(r);
+    }
+  }
+  return list;
 }
+
+std::string sentence(const Identification& id, std::string_view without) {
+  if (!id.why_not.empty()) return "not compared: " + id.why_not;
+  const std::vector<Resemblance> best = named(id, without);
+  const auto remark = id.remark.empty() ? std::string() : "; " + id.remark;
+  if (best.empty()) {
+    for (const Resemblance& r : id.ranked)
+      if (r.name != without && r.share >= kMentioned)
+        return "nothing known; the nearest is " + r.name + ", which explains " + percent(r.share) + " of what is not rounding" + remark;
+    return "nothing known" + remark;
+  }
+  const Resemblance& r = best[0];
+  std::string text = r.name + ": " + r.mechanism + " (";
+  const std::string places = id.elements == 1 ? "same element" : "same " + std::to_string(static_cast<long long>(id.elements)) + " elements";
+  switch (id.evidence) {
+    case Evidence::violations: text += "it touches the same memory outside the outputs"; break;
+    case Evidence::missing_numbers: text += "NaN, Inf or nothing in the " + places; break;
+    case Evidence::relations: text += "runs that must agree differ in the same places, within rounding"; break;
+    default: text += "z=" + number(r.z) + " where rounding stays below " + number(std::max(r.limit, 0.1)) + ", explains " + percent(r.share) + " of what is not rounding";
+  }
+  text += remark + ")";
+  if (best.size() > 1) {
+    text += "; this case does not tell it from ";
+    for (std::size_t i = 1; i < best.size() && i < 4; ++i) text += (i > 1 ? ", " : "") + best[i].name;
+    if (best.size() > 4) text += " and " + std::to_string(best.size() - 4) + " more";
+  }
+  if (id.evidence != Evidence::relations && id.evidence != Evidence::violations && id.elements < 2.5)
+    text += "; the evidence is " + std::string(id.elements < 1.5 ? "one element" : "two elements") + ", which other slips leave as well";
+  return text;
+}
+
+std::string resembles(const CheckInput& in) { return sentence(identify(in)); }
 
 }  // namespace gdn

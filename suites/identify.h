@@ -1,6 +1,7 @@
-// Identification: which fault of the bank a failing result resembles (accuracy standard, section on identification).
-// For every fault m, delta_m = exact(with fault m) - exact in double; the error e of the result is compared with it
-// under weights 1/sigma. Until per-element sigma exists the declared contract's bound stands for it.
+// Identification: which fault of the bank, or which mistaken convention, a failing result resembles (accuracy standard 5.7).
+// For every suspect m, delta_m = exact(with m) - exact, over all runs of the case; the error e of the result is compared with it in
+// sigma, the deviation of stochastically rounded executions of the declared contract. What counts as a likeness is a quantile
+// of what such executions, which have no fault, show of the same pattern.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,18 +11,37 @@
 namespace gdn {
 
 struct Resemblance {
-  std::string fault;
-  double z = 0;                                    // sum(e d / sigma^2) / sqrt(sum(d^2 / sigma^2))
-  double share = 0;                                // part of sum(e^2 / sigma^2) that a multiple of delta explains, 0..1
+  std::string name, mechanism;                     // of the bank, or "convention state=VK"
+  double z = 0;                                    // sum(e d / sigma^2) / sqrt(sum(d^2 / sigma^2)) over the elements that are numbers
+  double limit = 0;                                // quantile of z of correct executions; a z above it is no rounding
+  double share = 0;                                // of what the errors hold beyond rounding, the part that a multiple of delta explains: 0..1
   double amplitude = 0;                            // that multiple: 1 where the fault is the one of the bank
+  double overlap = 1;                              // of the elements that are no numbers in the result or in delta: the part that are in both
+  double correlation = 1;                          // of delta with that of the best, in sigma
 };
 
-// All faults that explain anything, the best first. `in.executions` must all be ok. Faults that act within one head
-// are compared on up to 16 channels of the worst head, those between heads, sequences and layouts on the whole run.
-std::vector<Resemblance> identify(const CheckInput& in);
+// What the errors of a result show, by the first that applies.
+enum class Evidence : std::uint8_t { none, violations, missing_numbers, values, relations };
 
-// "correction_before_decay: the read-back ... (z=412, explains 99.8 % of the error; or its twin ...)", or
-// "nothing known" when no fault explains half of the error.
+struct Identification {
+  std::vector<Resemblance> ranked;                 // those that explain anything, the best first; at most kRanked
+  Evidence evidence = Evidence::none;
+  double elements = 0;                             // how many carry the evidence: (sum e^2)^2 / sum e^4 in sigma, or how many are no numbers
+  std::string remark;                              // what stands for sigma where there is none, and why; or what was left out
+  std::string why_not;                             // not empty: nothing could be compared
+};
+inline constexpr std::size_t kRanked = 12;
+inline constexpr double kTwins = 0.95;             // correlation from which two suspects are twins on a case
+
+// Results on one case together: what every suspect does to it is made once for all of them. All executions must be ok.
+std::vector<Identification> identify(const std::vector<const CheckInput*>& results);
+inline Identification identify(const CheckInput& in) { return identify(std::vector<const CheckInput*>{&in})[0]; }
+
+// The suspects that the result is taken for, `without` left out of the ranking: the best, then those that do as well; empty: nothing
+// known. A suspect and its twins on this case fall out together.
+std::vector<Resemblance> named(const Identification& id, std::string_view without = {});
+// One sentence for the failure block: "correction_before_decay: the read-back ... (...)", or "nothing known ...".
+std::string sentence(const Identification& id, std::string_view without = {});
 std::string resembles(const CheckInput& in);
 
 }  // namespace gdn

@@ -14,7 +14,10 @@
 #include <stdexcept>
 
 #include "reference/parallel.h"
+#include "reports/text.h"
 #include "suites/check.h"
+#include "suites/harness.h"
+#include "suites/identify.h"
 #include "suites/kinds.h"
 #include "suites/runner.h"
 #include "suites/standing.h"
@@ -50,33 +53,42 @@ std::vector<Execution> execute(const Case& c, KernelSession& kernel) {
 struct Judgement {
   Verdict verdict = Verdict::passed;
   std::string check, message;
+  std::vector<std::string> others;
 };
 
-// The first check that fails. Checks see the shared bounds; anti-vacuity depends on the case alone and is left to the twin.
+// The first check that fails, and with `every` the others that do. Checks see the shared bounds; anti-vacuity depends on the case alone
+// and is left to the twin.
 Judgement judge(const std::vector<const Check*>& all, const Golden& g, const Case& c, const KernelInfo& info, const Bounds& bounds,
-                const Certificates& certificates, const Statistics& statistics, const std::vector<Execution>& executions, bool twin) {
+                const Certificates& certificates, const Statistics& statistics, const std::vector<Execution>& executions, bool twin, bool every = false) {
   for (std::size_t i = 0; i < executions.size(); ++i) {
     const Execution& e = executions[i];
     const auto v = verdict_of(c.runs[i], e);
     if (!v) continue;
-    if (*v == Verdict::failed) return {*v, "refusal", "carried out although it has to be refused"};
-    return {e.outcome == Outcome::timeout ? Verdict::runtime_error : *v, *v == Verdict::runtime_error ? "runtime" : "", e.message};
+    if (*v == Verdict::failed) return {*v, "refusal", "carried out although it has to be refused", {}};
+    return {e.outcome == Outcome::timeout ? Verdict::runtime_error : *v, *v == Verdict::runtime_error ? "runtime" : "", e.message, {}};
   }
   const CheckInput in{g, c.relations, info, executions, bounds, certificates, statistics};
   bool decided = false;
+  Judgement failed;
   for (const Check* check : all) {
     if (!twin && check->name() == "anti_vacuity") continue;
     CheckResult r;
     try {
       r = check->run(in);
     } catch (const std::exception& e) {            // a defect of the suite, as in the runner
-      return {Verdict::mistrusted, check->name(), e.what()};
+      return {Verdict::mistrusted, check->name(), e.what(), {}};
     }
-    if (r.status == CheckStatus::failed) return {Verdict::failed, r.check, r.message};
-    if (r.status == CheckStatus::mistrusted) return {Verdict::mistrusted, r.check, r.message};
+    if (r.status == CheckStatus::failed && failed.check.empty()) {
+      failed = {Verdict::failed, r.check, r.message, {}};
+      if (!every) return failed;
+    } else if (r.status == CheckStatus::failed) {
+      failed.others.push_back(r.check);
+    }
+    if (r.status == CheckStatus::mistrusted && failed.check.empty()) return {Verdict::mistrusted, r.check, r.message, {}};
     decided = decided || (r.status == CheckStatus::passed && r.judged > 0 && check->order() > 20);
   }
-  return {decided ? Verdict::passed : Verdict::untested, "", decided ? "" : "no check decided this case"};
+  if (!failed.check.empty()) return failed;
+  return {decided ? Verdict::passed : Verdict::untested, "", decided ? "" : "no check decided this case", {}};
 }
 
 struct Twin {
@@ -188,33 +200,84 @@ bool FaultPower::equivalent() const {
   return changes;
 }
 
+std::size_t FaultPower::compared() const {
+  std::size_t n = 0;
+  for (const VariantPower& v : variants)
+    for (const Kill& k : v.kills) n += k.naming != Naming::not_compared;
+  return n;
+}
+std::size_t FaultPower::named() const {
+  std::size_t n = 0;
+  for (const VariantPower& v : variants)
+    for (const Kill& k : v.kills) n += k.naming == Naming::right || k.naming == Naming::tied || k.naming == Naming::twin;
+  return n;
+}
+
 std::size_t PowerResult::killed(bool certain_only) const {
-  return static_cast<std::size_t>(std::count_if(faults.begin(), faults.end(), [&](const FaultPower& f) { return f.killed() && (f.certain || !certain_only); }));
+  return static_cast<std::size_t>(std::count_if(faults.begin(), faults.end(), [&](const FaultPower& f) { return f.killed() && (f.certain || !certain_only); }) +
+                                  std::count_if(harness.begin(), harness.end(), [](const HarnessPower& h) { return !h.noticed.empty(); }));
 }
 std::size_t PowerResult::counted(bool certain_only) const {
-  return static_cast<std::size_t>(std::count_if(faults.begin(), faults.end(), [&](const FaultPower& f) { return !f.equivalent() && (f.certain || !certain_only); }));
+  return harness.size() +
+         static_cast<std::size_t>(std::count_if(faults.begin(), faults.end(), [&](const FaultPower& f) { return !f.equivalent() && (f.certain || !certain_only); }));
 }
 double PowerResult::score(bool certain_only) const {
   const std::size_t n = counted(certain_only);
   return n ? static_cast<double>(killed(certain_only)) / static_cast<double>(n) : 1;
 }
 
+namespace {
+
+bool lists(const Family* f, const char* kind) {
+  const std::vector<std::string> kinds = f->kinds();
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+// Whether the fault is named; `id` is of a result of it.
+void set_naming(Kill& k, const Fault& fault, const Identification& id) {
+  const std::vector<Resemblance> best = named(id), without = named(id, fault.name);
+  if (!without.empty()) k.without = without[0].name;
+  if (!best.empty()) k.named = best[0].name;
+  const auto is_fault = [&](const Resemblance& r) { return r.name == fault.name; };
+  const auto own = std::find_if(id.ranked.begin(), id.ranked.end(), is_fault);
+  if (!id.why_not.empty()) k.naming = Naming::not_compared;
+  else if (best.empty()) k.naming = Naming::nothing;
+  else if (is_fault(best[0])) k.naming = Naming::right;
+  else if (std::any_of(best.begin(), best.end(), is_fault)) k.naming = Naming::tied;
+  else k.naming = own != id.ranked.end() && own->correlation > kTwins ? Naming::twin : Naming::wrong;
+}
+
+}  // namespace
+
 PowerResult measure_power(const PowerOptions& o, const std::function<void(std::size_t, std::size_t)>& progress) {
   const auto start = std::chrono::steady_clock::now();
   PowerResult result;
   result.full = o.full;
+  result.level = o.level;
+  result.identified = o.identify;
   const std::vector<const Check*>& all_checks = o.checks.empty() ? checks() : o.checks;
   for (const std::string& name : o.faults) {
     const bool known = std::any_of(fault_bank().begin(), fault_bank().end(), [&](const Fault& f) { return name == f.name || name == f.kind; });
     if (!known) throw std::invalid_argument("unknown fault or kind of fault '" + name + "'");
   }
-  // Small cases first: most faults die on them.
+  // Level smoke is made to catch much with little, so it comes first; then small cases.
   std::vector<CaseId> ids;
   if (o.case_ids.empty()) ids = cases_of(o.level, o.seed, o.families);
   for (const std::string& id : o.case_ids) ids.push_back(parse_case_id(id));
-  std::stable_sort(ids.begin(), ids.end(), [](const CaseId& a, const CaseId& b) { return a.problem.token_heads() < b.problem.token_heads(); });
+  std::set<std::string> smoke;
+  for (const CaseId& id : cases_of(Level::smoke, o.seed, o.families)) smoke.insert(id.family + ":" + to_string(id.problem));
+  const auto first = [&](const CaseId& id) { return smoke.count(id.family + ":" + to_string(id.problem)) > 0; };
+  std::stable_sort(ids.begin(), ids.end(), [&](const CaseId& a, const CaseId& b) {
+    return first(a) != first(b) ? first(a) : a.problem.token_heads() < b.problem.token_heads();
+  });
 
-  struct Work { std::size_t fault, variant, twin; std::unique_ptr<KernelSession> session; std::set<std::string> done; };
+  if (o.shards > 1) {
+    std::vector<CaseId> mine;
+    for (std::size_t i = o.shard; i < ids.size(); i += o.shards) mine.push_back(std::move(ids[i]));
+    ids = std::move(mine);
+  }
+
+  struct Work { std::size_t fault, variant, twin; std::unique_ptr<KernelSession> session; bool done = false; std::vector<bool> tried; };
   std::vector<Work> work;
   for (const Fault& f : fault_bank()) {
     if (!o.faults.empty() && std::none_of(o.faults.begin(), o.faults.end(), [&](const std::string& n) { return n == f.name || n == f.kind; })) continue;
@@ -224,7 +287,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
     for (const Form form : kForms)
       for (const FaultScalar scalar : kScalars)
         if (auto session = open_variant(f, form, scalar)) {
-          work.push_back({result.faults.size(), p.variants.size(), variant_index(form, scalar), std::move(session), {}});
+          work.push_back({result.faults.size(), p.variants.size(), variant_index(form, scalar), std::move(session), false, std::vector<bool>(ids.size())});
           VariantPower v;
           v.form = form;
           v.scalar = scalar;
@@ -236,36 +299,65 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
   std::vector<Twin> twins(4);
   for (const Form form : kForms)
     for (const FaultScalar scalar : kScalars) twins[variant_index(form, scalar)].session = open_variant(none, form, scalar);
-
-  for (std::size_t index = 0; index < ids.size(); ++index) {
-    const Case c = make_case(ids[index]);
+  for (const CaseId& id : ids) {
+    const Case c = make_case(id);
     PowerCase shown{case_id(c), c.family, 0};
     for (const Run& run : c.runs) shown.token_heads += run.problem.token_heads();
     result.cases.push_back(shown);
-    std::vector<Work*> todo;
-    for (Work& w : work)
-      if (!w.done.count(o.full ? c.family : "")) todo.push_back(&w);
-    if (!todo.empty()) {
+  }
+
+  // One pass over the cases: every variant that is still to be caught and for which the case is `likely`.
+  std::size_t passed = 0;
+  const std::size_t passes = o.full ? 1 : 3;
+  const auto pass = [&](auto likely) {
+    for (std::size_t index = 0; index < ids.size(); ++index) {
+      if (progress) progress(passed * ids.size() + index, passes * ids.size());
+      std::vector<Work*> todo;
+      for (Work& w : work)
+        if (!w.done && !w.tried[index] && likely(ids[index], *result.faults[w.fault].fault)) todo.push_back(&w);
+      if (todo.empty()) continue;
+      const Case c = make_case(ids[index]);
+      const std::string id = result.cases[index].id;
       const Golden g = make_golden(c);
       std::set<std::size_t> needed;
       for (const Work* w : todo) needed.insert(w->twin);
       for (const std::size_t t : needed) {
         run_twin(all_checks, twins[t], g, c);
         const Judgement& out = twins[t].outcome;
-        if (!twins[t].usable() && out.verdict != Verdict::not_supported)
-          result.alarms.push_back({twins[t].session->info().name, shown.id, name(out.verdict), out.check + ": " + out.message});
+        if (!twins[t].usable() && out.verdict != Verdict::not_supported &&
+            std::none_of(result.alarms.begin(), result.alarms.end(), [&](const TwinAlarm& a) { return a.case_id == id && a.variant == twins[t].session->info().name; }))
+          result.alarms.push_back({twins[t].session->info().name, id, name(out.verdict), out.check + ": " + out.message});
       }
       std::vector<Judgement> outcomes(todo.size());
+      std::vector<std::vector<Execution>> executions(todo.size());
       parallel_for(static_cast<std::int64_t>(todo.size()), [&](std::int64_t at) {
         const auto i = static_cast<std::size_t>(at);
+        todo[i]->tried[index] = true;
         const Twin& t = twins[todo[i]->twin];
         if (!t.usable()) return;
         try {
-          outcomes[i] = judge(all_checks, g, c, todo[i]->session->info(), *t.bounds, *t.certificates, *t.statistics, execute(c, *todo[i]->session), false);
+          std::vector<Execution> results = execute(c, *todo[i]->session);
+          outcomes[i] = judge(all_checks, g, c, todo[i]->session->info(), *t.bounds, *t.certificates, *t.statistics, results, false, o.full);
+          if (o.identify && outcomes[i].verdict == Verdict::failed && outcomes[i].check != "refusal") executions[i] = std::move(results);
         } catch (const std::exception& e) {
-          throw std::runtime_error("power: " + todo[i]->session->info().name + " on " + shown.id + ": " + e.what());
+          throw std::runtime_error("power: " + todo[i]->session->info().name + " on " + id + ": " + e.what());
         }
       });
+      std::vector<Identification> names(todo.size());
+      if (o.identify) {
+        std::vector<std::size_t> of;
+        std::vector<std::unique_ptr<CheckInput>> inputs;
+        std::vector<const CheckInput*> results;
+        for (std::size_t i = 0; i < todo.size(); ++i) {
+          if (executions[i].empty()) continue;
+          const Twin& t = twins[todo[i]->twin];
+          of.push_back(i);
+          inputs.push_back(std::unique_ptr<CheckInput>(new CheckInput{g, c.relations, todo[i]->session->info(), executions[i], *t.bounds, *t.certificates, *t.statistics}));
+          results.push_back(inputs.back().get());
+        }
+        std::vector<Identification> found = identify(results);
+        for (std::size_t i = 0; i < of.size(); ++i) names[of[i]] = std::move(found[i]);
+      }
       for (std::size_t i = 0; i < todo.size(); ++i) {
         Work& w = *todo[i];
         if (!twins[w.twin].usable()) continue;
@@ -273,12 +365,26 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
         ++v.cases;
         const Verdict verdict = outcomes[i].verdict;
         if (verdict != Verdict::failed && verdict != Verdict::runtime_error) continue;
-        v.kills.push_back({index, outcomes[i].check, outcomes[i].message});
-        w.done.insert(o.full ? c.family : "");
+        Kill k;
+        k.case_index = index;
+        k.check = outcomes[i].check;
+        if (v.kills.empty()) k.message = outcomes[i].message;
+        k.others = outcomes[i].others;
+        if (!executions[i].empty()) set_naming(k, *result.faults[w.fault].fault, names[i]);
+        v.kills.push_back(std::move(k));
+        w.done = !o.full;
       }
     }
-    if (progress) progress(index + 1, ids.size());
+    ++passed;
+  };
+  const auto any = [](const CaseId&, const Fault&) { return true; };
+  if (!o.full) {
+    pass([&](const CaseId& id, const Fault&) { return first(id); });
+    pass([](const CaseId& id, const Fault& f) { return lists(find_family(id.family), f.kind); });
   }
+  pass(any);
+  if (o.harness && o.shard == 0)
+    for (const HarnessFault& h : harness_faults()) result.harness.push_back({h.name, h.mechanism, h.noticed()});
 
   // What was not killed: is there anything to see?
   std::vector<const Work*> survivors;
@@ -322,28 +428,47 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
 }
 
 std::vector<std::size_t> greedy_cover(const PowerResult& r) {
-  std::map<std::size_t, std::set<std::size_t>> killed_by;        // case -> faults
-  std::set<std::size_t> open;
-  for (std::size_t f = 0; f < r.faults.size(); ++f)
-    for (const VariantPower& v : r.faults[f].variants)
+  constexpr double kOverhead = 4;                  // token-heads that a case costs beside its own
+  std::map<std::size_t, std::set<std::string>> killed_by;        // case -> variants
+  std::set<std::string> open;
+  for (const FaultPower& f : r.faults)
+    for (const VariantPower& v : f.variants)
       for (const Kill& k : v.kills) {
-        killed_by[k.case_index].insert(f);
-        open.insert(f);
+        killed_by[k.case_index].insert(std::string(f.fault->name) + "/" + v.name());
+        open.insert(std::string(f.fault->name) + "/" + v.name());
       }
+  for (std::size_t i = 0; i < r.cases.size(); ++i)
+    if (const Family* family = find_family(r.cases[i].family); family && family->always()) {
+      for (const std::string& v : killed_by[i]) open.erase(v);
+      killed_by.erase(i);
+    }
+  const std::set<std::string> wanted = open;
   std::vector<std::size_t> chosen;
   while (!open.empty()) {
     std::size_t best = 0;
-    double best_value = -1;
-    for (const auto& [index, faults] : killed_by) {
-      const auto fresh = std::count_if(faults.begin(), faults.end(), [&](std::size_t f) { return open.count(f) > 0; });
-      const double value = static_cast<double>(fresh) / (r.cases[index].token_heads + 1);
-      if (fresh > 0 && value > best_value) {
+    double best_value = 0;
+    for (const auto& [index, variants] : killed_by) {
+      const auto fresh = std::count_if(variants.begin(), variants.end(), [&](const std::string& v) { return open.count(v) > 0; });
+      const double value = static_cast<double>(fresh) / (r.cases[index].token_heads + kOverhead);
+      if (value > best_value) {
         best = index;
         best_value = value;
       }
     }
-    for (const std::size_t f : killed_by[best]) open.erase(f);
+    for (const std::string& v : killed_by[best]) open.erase(v);
     chosen.push_back(best);
+  }
+  // What later choices made needless, the most expensive first.
+  std::map<std::string, std::size_t> times;
+  for (const std::size_t c : chosen)
+    for (const std::string& v : killed_by[c]) ++times[v];
+  std::vector<std::size_t> by_size = chosen;
+  std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) { return r.cases[a].token_heads > r.cases[b].token_heads; });
+  for (const std::size_t c : by_size) {
+    const auto& variants = killed_by[c];
+    if (std::any_of(variants.begin(), variants.end(), [&](const std::string& v) { return wanted.count(v) && times[v] < 2; })) continue;
+    for (const std::string& v : variants) --times[v];
+    std::erase(chosen, c);
   }
   return chosen;
 }
@@ -362,6 +487,58 @@ std::vector<std::string> unproven_kinds(const PowerResult& r) {
       if (!proven.count(family->name() + ": " + kind)) missing.push_back(family->name() + ": " + kind);
   }
   return missing;
+}
+
+std::vector<FamilyPower> families_alone(const PowerResult& r) {
+  std::map<std::string, FamilyPower> all;
+  for (const PowerCase& c : r.cases) {
+    FamilyPower& f = all[c.family];
+    f.family = c.family;
+    ++f.cases;
+  }
+  for (const FaultPower& fault : r.faults) {
+    std::set<std::string> of_fault;
+    for (const VariantPower& v : fault.variants)
+      for (const Kill& k : v.kills) of_fault.insert(r.cases[k.case_index].family);
+    for (const std::string& f : of_fault) ++all[f].killed;
+    if (of_fault.size() == 1) {
+      all[*of_fault.begin()].alone.push_back(fault.fault->name);
+      continue;
+    }
+    for (const VariantPower& v : fault.variants) {
+      std::set<std::string> of_variant;
+      for (const Kill& k : v.kills) of_variant.insert(r.cases[k.case_index].family);
+      if (of_variant.size() == 1) all[*of_variant.begin()].alone_variants.push_back(std::string(fault.fault->name) + "/" + v.name());
+    }
+  }
+  std::vector<FamilyPower> list;
+  for (auto& [name, f] : all) list.push_back(std::move(f));
+  return list;
+}
+
+const char* name(Naming n) {
+  constexpr const char* names[] = {"not compared", "right", "tied", "twin", "nothing known", "wrong"};
+  return names[static_cast<int>(n)];
+}
+
+std::string smoke_text(const PowerResult& r) {
+  std::string text =
+      "# Level smoke: the least set of cases, found greedily, that kills every form and scalar of every fault of the bank that level " + std::string(name(r.level)) + " kills.\n"
+      "# Made by: gdn-cts power --level " + name(r.level) + " --full --smoke suites/smoke.txt\n"
+      "# A family with - needs no case here. One that is not named yet, because it came later, runs its own small problems.\n";
+  std::map<std::string, std::vector<std::string>> by_family;
+  for (const PowerCase& c : r.cases)
+    if (const Family* f = find_family(c.family); f && !f->always()) by_family[c.family];
+  for (const std::size_t i : greedy_cover(r)) {
+    const CaseId id = parse_case_id(r.cases[i].id);
+    by_family[id.family].push_back(to_string(id.problem));
+  }
+  for (auto& [family, problems] : by_family) {
+    std::sort(problems.begin(), problems.end());
+    if (problems.empty()) text += family + " -\n";
+    for (const std::string& p : problems) text += family + " " + p + "\n";
+  }
+  return text;
 }
 
 std::string power_table(const PowerResult& r) {
@@ -392,8 +569,12 @@ std::string power_table(const PowerResult& r) {
       if (!f.killed() && v.measured && v.delta > 0)
         text += "    " + v.name() + ": SNR " + number(v.snr) + ", delta " + number(v.delta) + (v.snr_case.empty() ? "" : " on " + v.snr_case) + "\n";
   }
-  text += "\n* mask, boundary or layout: must be caught whenever it changes anything\n";
-  text += "variants killed by check:";
+  for (const HarnessPower& h : r.harness) {
+    std::snprintf(line, sizeof line, "%-38s %-31s %s *  ", h.name.c_str(), "harness", h.noticed.empty() ? "0/1" : "1/1");
+    text += line + (h.noticed.empty() ? std::string("SURVIVES") : h.noticed) + "\n";
+  }
+  text += "\n* mask, boundary, layout or harness: must be caught whenever it changes anything\n";
+  text += "variants killed first by check:";
   for (const auto& [check, n] : by_check) text += "  " + check + " " + std::to_string(n);
   text += "\nfaults killed by family:";
   for (const auto& [family, faults] : by_family) text += "  " + family + " " + std::to_string(faults.size());
@@ -403,21 +584,88 @@ std::string power_table(const PowerResult& r) {
       ++variants;
       variants_killed += v.killed();
     }
-  std::snprintf(line, sizeof line, "\nscore %.3f (%zu of %zu), mask, boundary and layout %.3f (%zu of %zu), variants %zu of %zu, %zu cases, %.0f s\n", r.score(),
+  std::snprintf(line, sizeof line, "\nscore %.3f (%zu of %zu), mask, boundary, layout and harness %.3f (%zu of %zu), variants %zu of %zu, %zu cases, %.0f s\n", r.score(),
                 r.killed(), r.counted(), r.score(true), r.killed(true), r.counted(true), variants_killed, variants, r.cases.size(), r.seconds);
   text += line;
   for (const TwinAlarm& a : r.alarms) text += "FALSE ALARM " + a.variant + " " + a.verdict + " on " + a.case_id + ": " + a.message + "\n";
   return text;
 }
 
+std::string family_table(const PowerResult& r) {
+  std::string text = "without the family these faults survive (variants: forms and scalars of other faults that survive):\n";
+  char line[200];
+  std::snprintf(line, sizeof line, "%-26s %6s %7s %6s %9s  %s\n", "family", "cases", "killed", "alone", "variants", "faults that it alone kills");
+  text += line;
+  std::string idle;
+  for (const FamilyPower& f : families_alone(r)) {
+    std::string list;
+    for (std::size_t i = 0; i < f.alone.size(); ++i) list += (i ? ", " : "") + f.alone[i];
+    std::snprintf(line, sizeof line, "%-26s %6zu %7zu %6zu %9zu  ", f.family.c_str(), f.cases, f.killed, f.alone.size(), f.alone_variants.size());
+    text += line + list + "\n";
+    if (f.alone.empty()) idle += (idle.empty() ? "" : ", ") + f.family + (f.alone_variants.empty() ? "" : " (variants only)");
+  }
+  return text + "kill no fault alone: " + (idle.empty() ? "none" : idle) + "\n";
+}
+
+std::string naming_table(const PowerResult& r) {
+  std::string text;
+  char line[240];
+  std::snprintf(line, sizeof line, "%-38s %8s %7s %6s %6s %8s %6s %7s  %s\n", "fault", "failing", "right", "tied", "twin", "nothing", "wrong", "named", "most often taken for");
+  text += line;
+  std::map<Naming, std::size_t> sum;
+  std::size_t compared = 0, named = 0, faults = 0, enough = 0, left_out = 0, mistaken = 0, without_results = 0;
+  double mean = 0;
+  for (const FaultPower& f : r.faults) {
+    std::map<Naming, std::size_t> n;
+    std::map<std::string, std::size_t> others;
+    for (const VariantPower& v : f.variants)
+      for (const Kill& k : v.kills) {
+        ++n[k.naming];
+        ++sum[k.naming];
+        if (k.naming == Naming::wrong) ++others[k.named];
+        if (k.naming == Naming::not_compared) ++without_results;
+        else ++left_out, mistaken += !k.without.empty();
+      }
+    if (!f.killed()) continue;
+    const std::size_t all = f.compared();
+    std::string most;
+    std::size_t times = 0;
+    for (const auto& [other, count] : others)
+      if (count > times) most = other, times = count;
+    if (all > 0) {
+      ++faults;
+      const double share = static_cast<double>(f.named()) / static_cast<double>(all);
+      enough += share >= 0.9;
+      mean += share;
+      compared += all;
+      named += f.named();
+      std::snprintf(line, sizeof line, "%-38s %8zu %7zu %6zu %6zu %8zu %6zu %6.1f%%  %s\n", f.fault->name, all, n[Naming::right], n[Naming::tied], n[Naming::twin],
+                    n[Naming::nothing], n[Naming::wrong], 100 * share, most.c_str());
+    } else {
+      std::snprintf(line, sizeof line, "%-38s        - fails without results to compare\n", f.fault->name);
+    }
+    text += line;
+  }
+  const auto percent = [](double a, double b) { return b > 0 ? 100 * a / b : 0; };
+  std::snprintf(line, sizeof line, "named right, tied or as a twin: %.1f %% of %zu failing results (right %zu, tied %zu, twin %zu, nothing known %zu, wrong %zu)\n",
+                percent(static_cast<double>(named), static_cast<double>(compared)), compared, sum[Naming::right], sum[Naming::tied], sum[Naming::twin], sum[Naming::nothing], sum[Naming::wrong]);
+  text += line;
+  std::snprintf(line, sizeof line, "mean over faults %.1f %%; at least 90 %% on %zu of %zu faults; %zu failures without results to compare\n", faults ? 100 * mean / static_cast<double>(faults) : 0.0, enough, faults, without_results);
+  text += line;
+  std::snprintf(line, sizeof line, "with the fault and its twins left out of the bank, nothing known: %.1f %%\n", 100 - percent(static_cast<double>(mistaken), static_cast<double>(left_out)));
+  return text + line;
+}
+
 std::string power_json(const PowerResult& r) {
   using nlohmann::json;
   auto real = [](double x) { return std::isfinite(x) ? json(x) : json(std::isnan(x) ? "nan" : "inf"); };
   json j;
-  j["schema"] = 1;
+  j["schema"] = 2;
+  j["level"] = name(r.level);
   j["score"] = r.score();
   j["score_certain"] = r.score(true);
   j["full"] = r.full;
+  j["identified"] = r.identified;
   j["seconds"] = r.seconds;
   j["cases"] = json::array();
   for (const PowerCase& c : r.cases) j["cases"].push_back({{"id", c.id}, {"family", c.family}, {"token_heads", c.token_heads}});
@@ -425,20 +673,169 @@ std::string power_json(const PowerResult& r) {
   for (const FaultPower& f : r.faults) {
     json fault{{"name", f.fault->name}, {"kind", f.fault->kind}, {"certain", f.certain}, {"killed", f.killed()}, {"equivalent", f.equivalent()},
                {"mechanism", f.fault->mechanism}, {"parameter", real(f.fault->parameter)}};
+    if (r.identified) fault["compared"] = f.compared(), fault["named"] = f.named();
     fault["variants"] = json::array();
     for (const VariantPower& v : f.variants) {
-      json variant{{"name", v.name()}, {"cases", v.cases}, {"snr", real(v.snr)}, {"delta", real(v.delta)}, {"snr_case", v.snr_case}};
+      json variant{{"name", v.name()}, {"cases", v.cases}, {"snr", real(v.snr)}, {"delta", real(v.delta)}, {"snr_case", v.snr_case}, {"measured", v.measured}};
       variant["kills"] = json::array();
-      for (const Kill& k : v.kills) variant["kills"].push_back({{"case", r.cases[k.case_index].id}, {"check", k.check}, {"message", k.message}});
+      for (const Kill& k : v.kills) {
+        json kill{{"case", k.case_index}, {"check", k.check}};   // case: index into cases
+        if (!k.message.empty()) kill["message"] = k.message;
+        if (!k.others.empty()) kill["others"] = k.others;
+        if (k.naming != Naming::not_compared) kill["naming"] = name(k.naming), kill["named"] = k.named, kill["without"] = k.without;
+        variant["kills"].push_back(std::move(kill));
+      }
       fault["variants"].push_back(std::move(variant));
     }
     j["faults"].push_back(std::move(fault));
   }
+  j["harness"] = json::array();
+  for (const HarnessPower& h : r.harness) j["harness"].push_back({{"name", h.name}, {"mechanism", h.mechanism}, {"noticed", h.noticed}});
   j["alarms"] = json::array();
   for (const TwinAlarm& a : r.alarms) j["alarms"].push_back({{"variant", a.variant}, {"case", a.case_id}, {"verdict", a.verdict}, {"message", a.message}});
-  j["cover"] = json::array();
-  for (const std::size_t c : greedy_cover(r)) j["cover"].push_back(r.cases[c].id);
-  return j.dump(1) + "\n";
+  if (r.full) {
+    j["cover"] = json::array();
+    for (const std::size_t c : greedy_cover(r)) j["cover"].push_back(r.cases[c].id);
+    j["families"] = json::array();
+    for (const FamilyPower& f : families_alone(r))
+      j["families"].push_back({{"family", f.family}, {"cases", f.cases}, {"killed", f.killed}, {"alone", f.alone}, {"alone_variants", f.alone_variants}});
+  }
+  return j.dump() + "\n";
+}
+
+void add_power_json(PowerResult& r, const std::string& text) {
+  using nlohmann::json;
+  const auto real = [](const json& x) {
+    return x.is_number() ? x.get<double>() : x == "inf" ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  };
+  try {
+    const json j = json::parse(text);
+    if (j.at("schema") != 2) throw std::invalid_argument("written by another version");
+    r.level = parse_level(j.at("level").get<std::string>());
+    r.full = j.at("full");
+    r.identified = j.at("identified");
+    r.seconds += j.at("seconds").get<double>();
+    const std::size_t before = r.cases.size();
+    for (const json& c : j.at("cases")) r.cases.push_back({c.at("id"), c.at("family"), c.at("token_heads")});
+    for (const json& f : j.at("faults")) {
+      const Fault* fault = find_fault(f.at("name").get<std::string>());
+      if (!fault) throw std::invalid_argument("fault '" + f.at("name").get<std::string>() + "' is not in the bank");
+      auto at = std::find_if(r.faults.begin(), r.faults.end(), [&](const FaultPower& x) { return x.fault == fault; });
+      if (at == r.faults.end()) {
+        r.faults.push_back({fault, is_certain(fault->kind), {}});
+        at = r.faults.end() - 1;
+        for (const Form form : kForms)
+          for (const FaultScalar scalar : kScalars)
+            if (fault->has(form)) {
+              at->variants.emplace_back();
+              at->variants.back().form = form;
+              at->variants.back().scalar = scalar;
+            }
+      }
+      for (const json& x : f.at("variants")) {
+        const auto v = std::find_if(at->variants.begin(), at->variants.end(), [&](const VariantPower& y) { return y.name() == x.at("name"); });
+        if (v == at->variants.end()) throw std::invalid_argument("fault '" + std::string(fault->name) + "' has no variant " + x.at("name").get<std::string>());
+        v->cases += x.at("cases").get<std::size_t>();
+        v->measured = v->measured || x.at("measured").get<bool>();
+        v->delta = std::max(v->delta, real(x.at("delta")));
+        if (real(x.at("snr")) > v->snr) {
+          v->snr = real(x.at("snr"));
+          v->snr_case = x.at("snr_case");
+        }
+        for (const json& y : x.at("kills")) {
+          Kill k;
+          k.case_index = before + y.at("case").get<std::size_t>();
+          if (k.case_index >= r.cases.size()) throw std::invalid_argument("a kill of a case that is not there");
+          k.check = y.at("check");
+          k.message = y.value("message", "");
+          k.others = y.value("others", std::vector<std::string>{});
+          k.named = y.value("named", "");
+          k.without = y.value("without", "");
+          for (int n = 0; n <= static_cast<int>(Naming::wrong); ++n)
+            if (y.value("naming", "not compared") == name(static_cast<Naming>(n))) k.naming = static_cast<Naming>(n);
+          v->kills.push_back(std::move(k));
+        }
+      }
+    }
+    for (const json& h : j.at("harness")) r.harness.push_back({h.at("name"), h.at("mechanism"), h.at("noticed")});
+    for (const json& a : j.at("alarms")) r.alarms.push_back({a.at("variant"), a.at("case"), a.at("verdict"), a.at("message")});
+  } catch (const json::exception& e) {
+    throw std::invalid_argument(std::string("not the JSON of gdn-cts power: ") + e.what());
+  }
+}
+
+std::string power_page(const PowerResult& r) {
+  using reports::xml_escape;
+  char text[400];
+  std::string s = "<p class=\"dim\">GDN-CTS, the suite's own power</p>\n<h1>Known faults at level " + std::string(name(r.level)) + "</h1>\n";
+  std::snprintf(text, sizeof text, "<div class=\"banner%s\">%zu of %zu faults caught (score %.3f); of those that must be caught %zu of %zu</div>\n",
+                r.killed() == r.counted() && r.alarms.empty() ? "" : " fail", r.killed(), r.counted(), r.score(), r.killed(true), r.counted(true));
+  s += text;
+  for (const TwinAlarm& a : r.alarms) s += "<p class=\"fail\">False alarm: " + xml_escape(a.variant + " " + a.verdict + " on " + a.case_id + ": " + a.message) + "</p>\n";
+  std::vector<std::string> families;
+  for (const PowerCase& c : r.cases) families.push_back(c.family);
+  std::sort(families.begin(), families.end());
+  families.erase(std::unique(families.begin(), families.end()), families.end());
+  std::vector<std::string> letters;
+  for (const Check* c : checks()) letters.push_back(c->name());
+  for (const char* own : {"refusal", "runtime"}) letters.push_back(own);
+  s += "<h2>Faults and families</h2>\n<p>A cell holds the first letters of the checks that catch the fault in the family";
+  s += r.full ? ", on any of its cases" : "; a fault stops at its first catch, so that other cells are empty without meaning";
+  s += ":";
+  for (const std::string& l : letters)
+    if (l != "anti_vacuity") s += " <b>" + l.substr(0, 2) + "</b>" + l.substr(2);
+  s += "</p>\n<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>fault</th><th>kind</th><th>caught</th>";
+  if (r.identified) s += "<th class=\"n\">named</th>";
+  for (const std::string& f : families) s += "<th>" + xml_escape(f) + "</th>";
+  s += "</tr></thead><tbody>\n";
+  for (const FaultPower& f : r.faults) {
+    std::map<std::string, std::set<std::string>> cells;
+    std::size_t n = 0;
+    for (const VariantPower& v : f.variants) {
+      n += v.killed();
+      for (const Kill& k : v.kills) {
+        std::set<std::string>& cell = cells[r.cases[k.case_index].family];
+        cell.insert(k.check);
+        cell.insert(k.others.begin(), k.others.end());
+      }
+    }
+    s += "<tr><th title=\"" + xml_escape(f.fault->mechanism) + "\">" + xml_escape(f.fault->name) + "</th><td>" + xml_escape(f.fault->kind) + (f.certain ? " *" : "") + "</td>";
+    std::snprintf(text, sizeof text, "<td class=\"%s\">%zu/%zu%s</td>", f.killed() ? "pass" : f.equivalent() ? "warn" : "fail", n, f.variants.size(), f.equivalent() ? " equivalent" : "");
+    s += text;
+    if (r.identified) {
+      const double share = f.compared() ? static_cast<double>(f.named()) / static_cast<double>(f.compared()) : 0;
+      std::snprintf(text, sizeof text, "<td class=\"n %s\" data-k=\"%.4f\">%s</td>", share >= 0.9 ? "pass" : "warn", share, f.compared() ? (number(100 * share) + "%").c_str() : "-");
+      s += text;
+    }
+    for (const std::string& family : families) {
+      std::string cell;
+      for (const std::string& check : letters)
+        if (cells[family].count(check)) cell += (cell.empty() ? "" : " ") + check.substr(0, 2);
+      s += cell.empty() ? "<td></td>" : "<td class=\"cpass\">" + cell + "</td>";
+    }
+    s += "</tr>\n";
+  }
+  s += "</tbody></table></div>\n<p class=\"dim\">* must be caught whenever it changes anything. Point at a fault to read what it does.</p>\n";
+  if (!r.harness.empty()) {
+    s += "<h2>Faults of the suite itself</h2>\n<div class=\"scroll\"><table><thead><tr><th>fault</th><th>what it does</th><th>noticed by</th></tr></thead><tbody>\n";
+    for (const HarnessPower& h : r.harness)
+      s += "<tr><th>" + xml_escape(h.name) + "</th><td>" + xml_escape(h.mechanism) + "</td><td class=\"" + (h.noticed.empty() ? "fail\">nothing" : "pass\">" + xml_escape(h.noticed)) + "</td></tr>\n";
+    s += "</tbody></table></div>\n";
+  }
+  if (r.full) {
+    s += "<h2>Without a family</h2>\n<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>family</th><th class=\"n\">cases</th><th class=\"n\">faults caught</th>"
+         "<th class=\"n\">by it alone</th><th class=\"n\">variants by it alone</th><th>faults that survive without it</th></tr></thead><tbody>\n";
+    for (const FamilyPower& f : families_alone(r)) {
+      std::string list;
+      for (const std::string& fault : f.alone) list += (list.empty() ? "" : ", ") + fault;
+      std::snprintf(text, sizeof text, "</th><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td>", f.cases, f.killed, f.alone.size(), f.alone_variants.size());
+      s += "<tr><th>" + xml_escape(f.family) + text + xml_escape(list) + "</td></tr>\n";
+    }
+    s += "</tbody></table></div>\n<h2>Least set of cases with the same catches</h2>\n<pre>";
+    for (const std::size_t c : greedy_cover(r)) s += xml_escape(r.cases[c].id) + "\n";
+    s += "</pre>\n";
+  }
+  return reports::html_page("GDN-CTS: power at level " + std::string(name(r.level)), s);
 }
 
 }  // namespace gdn

@@ -248,9 +248,9 @@ std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kern
   const bool narrowed = !o.families.empty() || !o.case_ids.empty();
   struct Shown { std::set<std::string> wanted, passed; std::size_t cases = 0, passes = 0, exempt = 0; };
   std::map<std::string, Shown> required;
-  for (const std::string& profile : o.profiles)
-    for (const Family* f : families())
-      if (!narrowed && o.shards < 2 && f->profile() == profile) required[f->name()];   // a shard has what it has
+  if (!narrowed && o.shards < 2)                   // a shard has what it has
+    for (const CaseId& id : cases_of(o.level, o.seed))
+      if (std::find(o.profiles.begin(), o.profiles.end(), find_family(id.family)->profile()) != o.profiles.end()) required[id.family];
   for (const Record& r : records) {
     const bool claimed = narrowed || std::find(o.profiles.begin(), o.profiles.end(), r.profile) != o.profiles.end();
     const Problem p = parse_problem(r.problem);

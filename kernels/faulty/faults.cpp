@@ -359,6 +359,8 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
       t.set(static_cast<std::int64_t>(i), written[i] ? values[i] : std::numeric_limits<double>::quiet_NaN());
     e.outputs.emplace(name, std::move(t));
   };
+  if (x.overrun > 0) e.violations.push_back("wrote past the end of o");
+  if (x.input_changed) e.violations.push_back("input q changed");
   give("o", {x.rows, x.HV, x.V}, x.o, x.o_written);
   if (x.want_ht) give("ht", {p.states(), x.HV, x.K, x.V}, x.ht, x.ht_written);
   if (x.verify) give("snapshots", {x.rows, x.HV, x.K, x.V}, x.snapshots, x.snapshots_written);
@@ -392,6 +394,16 @@ TensorSet run_fault(const Fault& fault, Form form, const Run& run) {
   check_rule(run.problem.rule);
   Memory memory;
   return run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }).outputs;
+}
+
+std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs) {
+  Memory memory;
+  std::vector<Execution> all;
+  for (const Run& run : runs) {
+    check_rule(run.problem.rule);
+    all.push_back(run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }));
+  }
+  return all;
 }
 
 HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in) {

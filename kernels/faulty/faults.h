@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/gdn_kernel.h"
+#include "kernels/session.h"
 #include "reference/contract.h"
 #include "reference/head.h"
 
@@ -41,6 +42,9 @@ void forget_calls();
 // Output tensors "o" [T,HV,V], "ht" [N,HV,K,V], of a pool [slots,HV,K,V], and "snapshots" of verify in fp64; elements the fault leaves unwritten are NaN.
 // Carries out Problem::split. Throws std::invalid_argument for rules other than gated_delta and delta.
 TensorSet run_fault(const Fault& fault, Form form, const Run& run);
+// The runs of a case one after the other, with what the fault remembers from run to run, as a session carries them out. Violations
+// (Execution) name what is done outside the outputs.
+std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs);
 // The same for one head; faults between sequences or heads show nothing here.
 HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in);
 

@@ -2,6 +2,9 @@
 // Exists because a suite whose power is not measured passes everything sooner or later.
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -94,22 +97,118 @@ TEST_CASE("faults of the harness are noticed") {
   }
 }
 
-TEST_CASE("a failing result names the fault it came from, a passing one nothing") {
-  const Case c = make_case(parse_case_id("typical:prefill/n1_t70_h2_hv4_k32_v24/fp32/h0:1"));
-  const Golden g = make_golden(c);
-  for (const char* name : {"correction_before_decay", "scale_missing", "heads_tiled", "initial_state_transposed"}) {
-    const Fault& f = *find_fault(name);
-    const auto session = open_inline(faulty_kernel(f, Form::chunkwise, FaultScalar::fp32)->name, {});
-    std::vector<Execution> executions;
+namespace {
+// A fault's kernel on a case, as the checks see it.
+struct Failing {
+  Case c;
+  Golden g;
+  std::unique_ptr<KernelSession> session;
+  std::vector<Execution> executions;
+  Failing(const char* id, const char* fault, Form form, FaultScalar scalar) : c(make_case(parse_case_id(id))), g(make_golden(c)) {
+    session = open_inline(faulty_kernel(*find_fault(fault), form, scalar)->name, {});
+    forget_calls();
     for (const Run& run : c.runs) executions.push_back(session->run(run, case_id(c)));
-    const CheckInput in{g, c.relations, session->info(), executions};
-    INFO(name << ": " << resembles(in));
-    const std::vector<Resemblance> all = identify(in);
-    REQUIRE_FALSE(all.empty());
-    CHECK(all[0].fault == name);
-    CHECK(all[0].share > 0.9);
-    CHECK(judge_results(g, c, session->info(), executions).resembles.find(name) == 0);
   }
+  CheckInput input() const { return {g, c.relations, session->info(), executions}; }
+};
+}  // namespace
+
+TEST_CASE("a failing result names the fault it came from, a passing one nothing") {
+  for (const char* fault : {"correction_before_decay", "scale_missing", "heads_tiled", "initial_state_transposed", "none"}) {
+    const Failing f("typical:prefill/n1_t70_h2_hv4_k32_v24/fp32/h0:1", fault, Form::chunkwise, FaultScalar::fp32);
+    const Identification id = identify(f.input());
+    INFO(fault << ": " << sentence(id));
+    if (std::string_view(fault) == "none") {       // rounding alone resembles nothing
+      CHECK(named(id).empty());
+      CHECK(sentence(id).find("nothing known") == 0);
+      continue;
+    }
+    REQUIRE_FALSE(named(id).empty());
+    CHECK(named(id)[0].name == fault);
+    CHECK(id.ranked[0].z > id.ranked[0].limit);
+    CHECK(judge_results(f.g, f.c, f.session->info(), f.executions).resembles.find(fault) == 0);
+    // What is not in the bank is not known: the same with the fault left out.
+    CHECK(named(id, fault).empty());
+    CHECK(sentence(id, fault).find("nothing known") == 0);
+  }
+}
+
+TEST_CASE("a fault below the bound is told from rounding by its pattern alone") {
+  const Failing f("random_tokens:prefill/n1_t96_h1_hv2_k64_v64/bf16/h0:1", "gate_in_bf16", Form::recurrent, FaultScalar::bf16);
+  const Identification id = identify(f.input());
+  INFO(sentence(id));
+  REQUIRE_FALSE(named(id).empty());
+  CHECK(named(id)[0].name == "gate_in_bf16");
+}
+
+TEST_CASE("identification says how much its evidence is worth") {
+  const char* const typical = "typical:prefill/n1_t21_h2_hv4_k64_v32/fp32/h0:1";
+  const Failing nan(typical, "one_element_nan", Form::recurrent, FaultScalar::fp32);
+  const Identification of_nan = identify(nan.input());
+  INFO(sentence(of_nan));
+  CHECK(of_nan.evidence == Evidence::missing_numbers);
+  CHECK(of_nan.elements == 1);
+  CHECK(sentence(of_nan).find("one element, which other slips leave as well") != std::string::npos);
+  // A value that is not there and one that is no number are in the same place.
+  CHECK(sentence(of_nan).find("this case does not tell it from one_element_unwritten") != std::string::npos);
+  const Failing memory(typical, "writes_past_the_end", Form::recurrent, FaultScalar::fp32);
+  CHECK(sentence(identify(memory.input())).find("writes_past_the_end: ") == 0);
+  // Scales are wrong by a factor, and a factor is all that shows; the right one comes first.
+  const Failing scale("typical:prefill/n1_t3_h1_hv1_k16_v16/fp32/h0:1", "scale_missing", Form::recurrent, FaultScalar::fp32);
+  CHECK(named(identify(scale.input()))[0].name == "scale_missing");
+}
+
+TEST_CASE("power measures identification, and parts are put together") {
+  PowerOptions o;
+  o.case_ids = {"typical:prefill/n1_t21_h2_hv4_k64_v32/fp32/h0:1", "chunk_boundary:prefill/n1_t65_h1_hv2_k64_v64/bf16/h0:1"};
+  o.faults = {"gate-shifted", "scale-wrong"};
+  o.full = o.identify = true;
+  o.measure_survivors = false;
+  const PowerResult whole = measure_power(o);
+  PowerResult parts;
+  for (std::size_t i = 0; i < 2; ++i) {
+    o.shard = i;
+    o.shards = 2;
+    add_power_json(parts, power_json(measure_power(o)));
+  }
+  CHECK(parts.killed() == whole.killed());
+  for (std::size_t f = 0; f < whole.faults.size(); ++f) {
+    INFO(whole.faults[f].fault->name);
+    CHECK(parts.faults[f].compared() == whole.faults[f].compared());
+    CHECK(parts.faults[f].named() == whole.faults[f].named());
+    if (whole.faults[f].killed()) CHECK(whole.faults[f].named() == whole.faults[f].compared());
+  }
+  CHECK(naming_table(parts) == naming_table(whole));
+  CHECK(family_table(parts) == family_table(whole));
+  CHECK(power_page(whole).find("gate_shifted_by_one") != std::string::npos);
+  CHECK_THROWS_AS(add_power_json(parts, "{}"), std::invalid_argument);
+}
+
+TEST_CASE("level smoke is what its file says") {
+  std::map<std::string, std::set<std::string>> by_family;
+  for (const CaseId& id : cases_of(Level::smoke, 1)) by_family[id.family].insert(to_string(id.problem));
+  std::ifstream file(GDN_SOURCE_DIR "/suites/smoke.txt");
+  REQUIRE(file);
+  std::map<std::string, std::set<std::string>> chosen;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const auto space = line.find(' ');
+    auto& problems = chosen[line.substr(0, space)];
+    if (line.substr(space + 1) != "-") problems.insert(line.substr(space + 1));
+  }
+  for (const auto& [family, problems] : chosen) {
+    INFO(family);
+    REQUIRE(find_family(family) != nullptr);
+    CHECK_FALSE(find_family(family)->always());
+    CHECK(by_family[family] == problems);
+  }
+  std::set<std::string> ci;                        // a level holds those below
+  for (const CaseId& id : cases_of(Level::ci, 1)) ci.insert(id.family + ":" + to_string(id.problem));
+  for (const auto& [family, problems] : by_family)
+    for (const std::string& p : problems) {
+      INFO(family << ":" << p);
+      CHECK(ci.count(family + ":" + p) == 1);
+    }
 }
 
 // Minutes of work, so by hand: GDN_FAMILIES=keys,sizes test_power '[kinds]', all families without it.

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace CLI { class App; }
@@ -59,5 +60,8 @@ std::string invocation();
 std::string shell_quote(std::string_view text);
 // text with a leading "gdn-cts " replaced by invocation().
 std::string as_invoked(const std::string& command_line);
+
+// "2/8" as (1, 8). Throws Usage.
+std::pair<std::size_t, std::size_t> parse_shard(const std::string& text);
 
 }  // namespace gdn::cli

@@ -98,7 +98,7 @@ std::string explain_family(const Family& f) {
   for (const std::string& k : f.kinds()) width = std::max(width, k.size());
   for (const std::string& k : f.kinds()) s += fmt::format("  {:<{}}  {}\n", k, width, kind_sentence(k));
   s += "\nCases: ";
-  for (Level l : {Level::smoke, Level::ci, Level::nightly}) s += fmt::format("{}{} at {}", l == Level::smoke ? "" : ", ", f.problems(l).size(), name(l));
+  for (Level l : {Level::smoke, Level::ci, Level::nightly}) s += fmt::format("{}{} at {}", l == Level::smoke ? "" : ", ", cases_of(l, 1, {f.name()}).size(), name(l));
   s += fmt::format("\n  {} list cases --family {} --level smoke\n", invocation(), f.name());
   return s + fmt::format("Judge a kernel by it alone:\n  {} verify --kernel NAME --family {}\n", invocation(), f.name());
 }

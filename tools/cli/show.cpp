@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <vector>
@@ -11,6 +12,14 @@
 #include "reports/text.h"
 
 namespace gdn::cli {
+
+std::pair<std::size_t, std::size_t> parse_shard(const std::string& text) {
+  unsigned long long i = 0, n = 0;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%llu/%llu%n", &i, &n, &used) != 2 || static_cast<std::size_t>(used) != text.size() || i < 1 || i > n || n > 100000)
+    throw Usage("--shard: '" + text + "' is not I/N with 1 <= I <= N");
+  return {i - 1, n};
+}
 
 void OutputOptions::declare(Options& o) {
   o.option("--report", report, "DIR", "write index.html, records.jsonl and summary.md there");

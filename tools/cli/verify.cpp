@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <tuple>
 
 #include "reports/text.h"
 #include "suites/runner.h"
@@ -70,14 +70,7 @@ struct VerifyCommand final : Command {
     gate.case_ids = cases;
     gate.golden_dir = golden;
     gate.fail_fast = fail_fast;
-    if (!shard.empty()) {
-      unsigned long long i = 0, n = 0;
-      int used = 0;
-      if (std::sscanf(shard.c_str(), "%llu/%llu%n", &i, &n, &used) != 2 || static_cast<std::size_t>(used) != shard.size() || i < 1 || i > n || n > 100000)
-        throw Usage("--shard: '" + shard + "' is not I/N with 1 <= I <= N");
-      gate.shard = i - 1;
-      gate.shards = n;
-    }
+    if (!shard.empty()) std::tie(gate.shard, gate.shards) = parse_shard(shard);
     // What is wrong with the question is said before the kernel is started.
     for (const std::string& text : cases) make_case(parse_case_id(text));
     for (const std::string& f : only_families)
