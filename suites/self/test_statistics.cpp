@@ -26,7 +26,7 @@ struct Bench {
   }
 };
 
-const RecordCheck& check_of(const Record& r, const char* name) {
+RecordCheck check_of(const Record& r, const char* name) {
   for (const RecordCheck& c : r.checks)
     if (c.check == name) return c;
   throw std::runtime_error("no such check");
