@@ -208,6 +208,11 @@ class ProcessSession final : public KernelSession {
     if (const std::string extra = process_->unsolicited(); !extra.empty())
       return failure(Outcome::error, "adapter wrote to stdout unasked, before this case: '" + escaped(extra, 80) + "'");
 
+    if (std::error_code error; !fs::is_directory(scratch_.path(), error)) {
+      fs::create_directory(scratch_.path(), error);
+      fs::permissions(scratch_.path(), fs::perms::owner_all, error);
+      return failure(Outcome::error, "the folder of exchange files is gone: somebody, most likely the adapter, removed it");
+    }
     const std::int64_t id = ++last_id_;            // never used twice, nor is a file name: nothing late can be taken for an answer
     const RemoveAtEnd in{scratch_.path() / ("inputs-" + std::to_string(id) + ".h5")};
     const RemoveAtEnd out{scratch_.path() / ("outputs-" + std::to_string(id) + ".h5")};

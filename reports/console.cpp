@@ -126,6 +126,7 @@ std::string console_table(const std::vector<Record>& records, bool colour) {
   columns.push_back({"not supported", true, {}});
   for (const Tally& t : tallies) columns.back().cells.push_back(number(t.not_supported));
   optional("skipped", &Tally::skipped);
+  optional("waived", &Tally::waived);
   columns.push_back({"max error/bound", true, {}});
   columns.push_back({"worst case", false, {}});
   for (const Tally& t : tallies) {

@@ -37,13 +37,15 @@ void write_file(const std::string& file, std::string_view content) {
 std::string read_file(const std::string& file) {
   std::FILE* in = std::fopen(file.c_str(), "rb");
   if (!in) throw std::runtime_error("cannot read " + file + ": " + std::strerror(errno));
+  constexpr std::size_t kLargest = std::size_t{1} << 30;  // a million records; /dev/zero never ends
   std::string content;
   char buffer[1 << 16];
   std::size_t n;
-  while ((n = std::fread(buffer, 1, sizeof buffer, in)) > 0) content.append(buffer, n);
+  while (content.size() <= kLargest && (n = std::fread(buffer, 1, sizeof buffer, in)) > 0) content.append(buffer, n);
   const int error = std::ferror(in) ? errno : 0;
   std::fclose(in);
   if (error) throw std::runtime_error("cannot read " + file + ": " + std::strerror(error));
+  if (content.size() > kLargest) throw std::runtime_error("cannot read " + file + ": more than 1 GiB");
   return content;
 }
 

@@ -255,6 +255,12 @@ void write_pages(const std::string& dir, const std::vector<Record>& records, con
     for (const std::string& line : others) s += "<li>" + esc(line) + "</li>\n";
     if (!others.empty()) s += "</ul>\n";
   }
+  if (sum.waived) {
+    s += "<p>Waived:</p><ul>";
+    for (const Record& r : records)
+      if (!r.waived.empty()) s += "<li><code>" + esc(r.case_id) + "</code> is " + esc(r.verdict) + ": " + esc(r.waived) + "</li>\n";
+    s += "</ul>\n";
+  }
 
   s += "<div class=\"tiles\">";
   const auto tile = [&](const std::string& value, const char* label) { s += fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>", esc(value), label); };
@@ -262,6 +268,7 @@ void write_pages(const std::string& dir, const std::vector<Record>& records, con
   tile(std::to_string(sum.passed), "passed");
   tile(std::to_string(sum.bad()), "not passed");
   tile(std::to_string(sum.not_supported + sum.skipped), "not supported");
+  if (sum.waived) tile(std::to_string(sum.waived), "waived");
   tile(fmt::format("{:.3g}", static_cast<double>(sum.judged)), "element judgements");
   tile(share(sum.vacuous, sum.judged), "of them vacuous");
   tile(sum.has_ratio ? short_number(sum.max_ratio) : "-", "max error/bound");

@@ -21,7 +21,7 @@ std::string testcase(const Record& r) {
   const RecordCheck* c = failing_check(r);
   const std::string message = xml_escape(printable(r.verdict + ": " + (c ? c->check + ": " + c->message : r.reason)));
   if (!is_failure(r)) {
-    s += fmt::format("      <skipped message=\"{}\"/>\n", xml_escape(printable(r.verdict + ": " + r.reason)));
+    s += fmt::format("      <skipped message=\"{}\"/>\n", xml_escape(printable((r.waived.empty() ? "" : "waived, " + r.waived + "; ") + r.verdict + ": " + r.reason)));
   } else {
     const char* tag = r.verdict == "RUNTIME_ERROR" || r.verdict == "TIMEOUT" ? "error" : "failure";
     s += fmt::format("      <{} type=\"{}\" message=\"{}\">{}</{}>\n", tag, xml_escape(r.verdict), message, xml_escape(failure_block(r)), tag);
@@ -38,7 +38,7 @@ void write_junit(const std::string& file, const std::vector<Record>& records, co
   const long long n = static_cast<long long>(others.size());
   const auto counts = [](const Tally& t) {
     return fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{}\"", t.cases, t.failed + t.mistrusted + t.untested,
-                       t.errors, t.not_supported + t.skipped, seconds(t.seconds));
+                       t.errors, t.not_supported + t.skipped + t.waived, seconds(t.seconds));
   };
   std::string s = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
   // The root takes no "skipped" attribute in the schemas that CI systems check against.

@@ -47,6 +47,8 @@ std::string markdown_summary(const std::vector<Record>& records, std::size_t siz
   add(fmt::format("## GDN-CTS: {}\n\n", inline_text(headline(records, gate))));
   if (gate)
     for (const std::string& line : other_objections(records, *gate)) add("- " + inline_text(line) + "\n");
+  for (const Record& r : records)
+    if (!r.waived.empty()) add(fmt::format("- {} is {}, waived: {}\n", inline_text(r.case_id), r.verdict, inline_text(r.waived)));
 
   std::string kernel;
   std::size_t shown = 0;
@@ -61,7 +63,7 @@ std::string markdown_summary(const std::vector<Record>& records, std::size_t siz
       piece += "| family | cases | passed | failed | not supported | max error/bound | worst case |\n|---|--:|--:|--:|--:|--:|---|\n";
     }
     piece += fmt::format("| {}{} | {} | {} | {} | {} | {} | {} |\n", t.bad() ? "❌ " : "", inline_text(t.family), t.cases, t.passed, t.bad(),
-                         t.not_supported + t.skipped, t.has_ratio ? short_number(t.max_ratio) : "-", t.has_ratio ? inline_text(t.worst_case) : "-");
+                         t.not_supported + t.skipped + t.waived, t.has_ratio ? short_number(t.max_ratio) : "-", t.has_ratio ? inline_text(t.worst_case) : "-");
     if (!add(piece)) break;
     ++shown;
   }

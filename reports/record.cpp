@@ -139,7 +139,7 @@ std::string to_json_line(const Record& r) {
                {"kernel", r.kernel}, {"kernel_version", r.kernel_version}, {"how", r.how}, {"contract", r.contract},
                {"convention", r.convention}, {"module", r.module}, {"device", r.device}, {"packages", packages},
                {"case_id", r.case_id}, {"family", r.family}, {"profile", r.profile}, {"problem", r.problem},
-               {"level", r.level}, {"seed", r.seed}, {"verdict", r.verdict}, {"reason", r.reason}, {"checks", checks},
+               {"level", r.level}, {"seed", r.seed}, {"verdict", r.verdict}, {"reason", r.reason}, {"waived", r.waived}, {"checks", checks},
                {"resembles", r.resembles}, {"first_bad_chunk", r.first_bad_chunk}, {"repro", r.repro},
                {"kernel_seconds", number(r.kernel_seconds)}, {"check_seconds", number(r.check_seconds)},
                {"golden_seconds", number(r.golden_seconds)}, {"token_heads", number(r.token_heads)},
@@ -179,6 +179,7 @@ Record parse_record(const std::string& line) {
   in.get("verdict", r.verdict, true);
   one_of(r.verdict, "verdict", {"PASSED", "FAILED", "MISTRUSTED", "NOT_SUPPORTED", "SKIPPED", "RUNTIME_ERROR", "TIMEOUT", "UNTESTED"});
   in.get("reason", r.reason);
+  in.get("waived", r.waived);
   if (const Json* checks = in.find("checks")) {
     if (!checks->is_array()) fail("field 'checks' is not an array");
     for (const Json& item : *checks) {

@@ -29,6 +29,7 @@ struct Record {
   std::string case_id, family, profile, problem, level;
   unsigned long long seed = 0;
   std::string verdict, reason;                     // verdict: as name(Verdict) prints it
+  std::string waived;                              // why its failure is tolerated, and until when; empty: it is not
   std::vector<RecordCheck> checks;
   std::string resembles, first_bad_chunk, repro;   // first_bad_chunk: the number, "1"; repro: "gdn-cts verify ..."
   double kernel_seconds = 0, check_seconds = 0, golden_seconds = 0, token_heads = 0;

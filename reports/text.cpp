@@ -91,7 +91,7 @@ std::string short_number(double x) {
 }
 
 bool is_failure(const Record& r) {
-  return r.verdict != "PASSED" && r.verdict != "NOT_SUPPORTED" && r.verdict != "SKIPPED";
+  return r.waived.empty() && r.verdict != "PASSED" && r.verdict != "NOT_SUPPORTED" && r.verdict != "SKIPPED";
 }
 
 double max_ratio(const Record& r) {
@@ -119,7 +119,8 @@ std::string case_rest(const Record& r) {
 
 void Tally::add(const Record& r) {
   ++cases;
-  if (r.verdict == "PASSED") ++passed;
+  if (!r.waived.empty()) ++waived;
+  else if (r.verdict == "PASSED") ++passed;
   else if (r.verdict == "FAILED") ++failed;
   else if (r.verdict == "MISTRUSTED") ++mistrusted;
   else if (r.verdict == "UNTESTED") ++untested;
@@ -173,6 +174,7 @@ std::string verdict_counts(const Tally& t) {
   part(t.untested, "untested");
   part(t.not_supported, "not supported");
   part(t.skipped, "skipped");
+  part(t.waived, "waived");
   return text.empty() ? "no cases" : text;
 }
 

@@ -19,7 +19,7 @@ std::string xml_escape(std::string_view text);     // clean, then & < > " ' as e
 std::string html_page(std::string_view title, std::string_view body);
 std::string short_number(double x);                // "0.0312", "3.1e-09", "nan"
 
-bool is_failure(const Record& r);                  // FAILED MISTRUSTED UNTESTED RUNTIME_ERROR TIMEOUT
+bool is_failure(const Record& r);                  // FAILED MISTRUSTED UNTESTED RUNTIME_ERROR TIMEOUT, and not waived
 double max_ratio(const Record& r);                 // metrics["max_ratio"], else the largest of its checks; nan when none
 const RecordCheck* failing_check(const Record& r); // the first check that did not pass, nullptr when none
 // case id without its family
@@ -37,7 +37,7 @@ Block explain_failure(const Record& r);
 
 struct Tally {                                     // one kernel and family
   std::string kernel, family;
-  long long cases = 0, passed = 0, failed = 0, errors = 0, mistrusted = 0, untested = 0, not_supported = 0, skipped = 0;
+  long long cases = 0, passed = 0, failed = 0, errors = 0, mistrusted = 0, untested = 0, not_supported = 0, skipped = 0, waived = 0;
   long long judged = 0, vacuous = 0;
   bool has_ratio = false;
   double max_ratio = 0, seconds = 0;

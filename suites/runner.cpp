@@ -246,7 +246,7 @@ Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const J
 std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kernel, const std::vector<Record>& records) {
   std::vector<std::string> list;
   const bool narrowed = !o.families.empty() || !o.case_ids.empty();
-  struct Shown { std::set<std::string> wanted, passed; std::size_t cases = 0, passes = 0, exempt = 0; };
+  struct Shown { std::set<std::string> wanted, passed; std::size_t cases = 0, passes = 0, exempt = 0, waived = 0; };
   std::map<std::string, Shown> required;
   if (!narrowed && o.shards < 2)                   // a shard has what it has
     for (const CaseId& id : cases_of(o.level, o.seed))
@@ -256,9 +256,10 @@ std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kern
     const Problem p = parse_problem(r.problem);
     if (claimed) {
       Shown& s = required[r.family];
-      const bool left_out = r.verdict == "NOT_SUPPORTED" && exempt(r, p, kernel);
+      const bool left_out = !r.waived.empty() || (r.verdict == "NOT_SUPPORTED" && exempt(r, p, kernel));
       ++s.cases;
       s.exempt += left_out;
+      s.waived += !r.waived.empty();
       if (!left_out) s.wanted.merge(features(p));  // fitted problems show what exempt ones would have, where they can
       if (r.verdict == "PASSED") {
         s.passed.merge(features(p));
@@ -266,7 +267,7 @@ std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kern
       }
     }
     const bool wrong = r.verdict == "FAILED" || r.verdict == "RUNTIME_ERROR" || r.verdict == "TIMEOUT";
-    if (r.verdict == "PASSED") continue;
+    if (r.verdict == "PASSED" || !r.waived.empty()) continue;
     if (r.verdict == "NOT_SUPPORTED") {
       // Dtypes and sizes that the kernel does not declare are its own choice; everything else belongs to the profile.
       if (claimed && !exempt(r, p, kernel))
@@ -278,6 +279,7 @@ std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kern
   for (const auto& [family, s] : required) {
     // Exempt altogether although problems were fitted: the convention cannot express what the family needs.
     if (!narrowed && s.cases > 0 && s.exempt == s.cases) continue;
+    if (s.cases > 0 && s.waived == s.cases) continue;
     if (o.shards > 1) continue;                    // one shard cannot say what the others show
     if (s.passes == 0) {
       list.push_back("family " + family + ": no case PASSED");
@@ -292,7 +294,7 @@ std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kern
 
 std::string gate_summary(const GateOptions& o, const std::vector<Record>& records, const std::vector<std::string>& objections) {
   std::map<std::string, std::size_t> count;
-  for (const Record& r : records) ++count[r.verdict];
+  for (const Record& r : records) ++count[r.waived.empty() ? r.verdict : "waived"];
   std::string s = (objections.empty() ? "PASS: " : "FAIL: ") + std::to_string(records.size()) + " cases";
   for (const auto& [verdict, n] : count) s += ", " + std::to_string(n) + " " + verdict;
   s += std::string("; level ") + name(o.level);
@@ -371,7 +373,10 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     if (progress) progress(result.records.size(), ids.size(), r);
     if (o.fail_fast && (r.verdict == "FAILED" || r.verdict == "RUNTIME_ERROR" || r.verdict == "TIMEOUT")) break;
   }
+  const bool whole = o.families.empty() && o.case_ids.empty() && o.shards < 2 && result.records.size() == ids.size();
+  const std::vector<std::string> of_waivers = apply_waivers(o.waivers, result.records, whole, utc_today());
   result.objections = objections(o, kernel.info(), result.records);
+  result.objections.insert(result.objections.end(), of_waivers.begin(), of_waivers.end());
   result.exit_status = result.objections.empty() ? 0 : 1;
   result.summary = gate_summary(o, result.records, result.objections);
   return result;

@@ -9,6 +9,7 @@
 #include "reports/record.h"
 #include "suites/check.h"
 #include "suites/family.h"
+#include "suites/waivers.h"
 
 namespace gdn {
 
@@ -18,6 +19,7 @@ struct GateOptions {
   std::vector<std::string> profiles{"core"};
   std::vector<std::string> families, case_ids;     // narrowing; a narrowed gate says so
   std::filesystem::path golden_dir;                // cache: read when valid for the case, written otherwise; empty: none
+  std::vector<Waiver> waivers;                     // failures that are tolerated (suites/waivers.h)
   bool fail_fast = false;
   std::size_t shard = 0, shards = 1;               // only case i with i mod shards = shard, for several machines or jobs
 };

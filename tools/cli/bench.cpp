@@ -1,12 +1,9 @@
 // gdn-cts bench: what the suite and the kernels cost, as medians with their spread, with the machine and compiler that
 // they were measured on. Nothing here decides anything.
 #include <fmt/format.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <functional>
 
 #include "kernels/registry.h"
@@ -17,18 +14,12 @@
 #include "tools/cli/bench_device.h"
 #include "tools/cli/command.h"
 #include "tools/cli/kernel_options.h"
+#include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/table.h"
 
 namespace gdn::cli {
 namespace {
-
-std::string processor() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.compare(0, 10, "model name") == 0) return line.substr(std::min(line.find(": ") + 2, line.size()));
-  return "unknown";
-}
 
 struct BenchCommand final : Command {
   std::vector<std::string> what;
@@ -136,12 +127,7 @@ struct BenchCommand final : Command {
     }
     clear_bar();
 
-    utsname system{};
-    ::uname(&system);
-    const int used = max_threads();
-    const std::vector<std::pair<std::string, std::string>> facts{
-        {"processor", processor()}, {"processors", std::to_string(::sysconf(_SC_NPROCESSORS_ONLN))}, {"threads", std::to_string(used)},
-        {"system", std::string(system.sysname) + " " + system.release + " " + system.machine}, {"compiler", GDN_COMPILER}, {"build", GDN_BUILD_TYPE}};
+    const auto facts = machine_facts();
     for (const auto& [key, value] : facts) print(fmt::format("{:<11} {}\n", key, value));
     print(fmt::format("problem     {}\n\n", problem) + to_text(table));
     if (!oracle.empty()) print("\n" + oracle);

@@ -39,7 +39,7 @@ struct GenerateCommand final : Command {
   std::vector<std::string> problems, only_families, cases;
   std::uint64_t seed = 1, threads = 0;
   std::string convention, layout = "THD", state = "KV", gate = "log", heads = "grouped", scale, io, group = "/";
-  bool nearest_gates = false;
+  bool nearest_gates = false, blind = false;
 
   std::string name() const override { return "generate"; }
   std::string summary() const override { return "golden data: certified expected results in HDF5"; }
@@ -60,6 +60,7 @@ struct GenerateCommand final : Command {
     o.option("--io", io, "DTYPE", "dtype of q, k, v in the golden (default: as recorded)");
     o.flag("--nearest-gates", nearest_gates, "recorded gates that are no exact natural logarithm in fp32: take the nearest one");
     o.option("--group", group, "PATH", "where in the file the recorded tensors are");
+    o.flag("--blind", blind, "inputs without expected results; `gdn-cts judge` makes them when it judges");
     o.option("--threads", threads, "N", "0: all processors");
     o.footer("Recorded inputs: what a file's attribute `convention` says is taken where no option says otherwise.");
   }
@@ -130,7 +131,9 @@ struct GenerateCommand final : Command {
     {
       Progress progress("generate");
       for (std::size_t i = 0; i < count; ++i) {
-        const Case c = inputs.empty() ? make_case(ids[i]) : std::move(imported.the_case);
+        Case c = inputs.empty() ? make_case(ids[i]) : std::move(imported.the_case);
+        if (blind)
+          for (Run& run : c.runs) run.truth = false;
         const std::string id = case_id(c);
         OracleStats s;
         last = generate_golden(directory, c, &s, [&](double part) { progress.at(i, count, id, part); }, imported.source);
@@ -149,6 +152,7 @@ struct GenerateCommand final : Command {
     };
     if (count == 1) print(last.string() + "\n");
     print(fmt::format("{} golden{} in {}: {:.4g} MB, {:.3g} s\n", count, count == 1 ? "" : "s", directory, static_cast<double>(bytes) / 1e6, seconds));
+    if (blind) return 0;
     print(fmt::format("{} expected values; correctly rounded result known for fp32, fp16 and bf16: {} ({} others are ties or nearly), for binary64: {}\n",
                       sum.elements, share(sum.balls), sum.balls, share(sum.uncertified_fp64)));
     print(fmt::format("heads finished by exact arithmetic: {}; run again in 256 bits or more: {}\n", sum.exact_heads, sum.multiprecision_heads));

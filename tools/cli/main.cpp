@@ -169,6 +169,9 @@ std::string as_invoked(const std::string& line) {
 
 int main(int argc, char** argv) {
   using namespace gdn::cli;
+  // A descriptor that the caller closed would be taken by the next file opened, and printed into.
+  for (int fd = 0; fd <= 2; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
   if (const auto status = gdn::run_as_worker(argc, argv)) return *status;
   if (argc > 0 && argv[0][0]) g_program = argv[0];
   int status = run(argc, argv);

@@ -6,6 +6,7 @@
 #include "reports/record.h"
 #include "reports/text.h"
 #include "tools/cli/command.h"
+#include "tools/cli/submission.h"
 
 namespace gdn::cli {
 namespace {
@@ -18,16 +19,31 @@ struct ReportCommand final : Command {
   std::string summary() const override { return "pages, JUnit XML and a Markdown summary from records"; }
   int order() const override { return 90; }
   void options(Options& o) override {
-    o.arguments("records", files, "RECORDS.jsonl...: files that `gdn-cts verify --json` or `--report` wrote");
+    o.arguments("records", files, "RECORDS.jsonl...: files that `gdn-cts verify --json` or `--report` wrote, or folders of `--submission`, which are checked");
     o.option("-o,--output", directory, "DIR", "folder for index.html, records.jsonl and summary.md");
     o.option("--junit", junit, "FILE", "JUnit XML as well");
     o.footer("Exit status: 1 when a case did not pass, else 0. What a gate demands beyond its cases, `verify` says.");
   }
+  void print_submission(const std::string& folder) const {
+    const Submission s = read_submission(folder);
+    print(fmt::format("{}: the files are those of the statement\n  {}\n  made {}, suite {}, accuracy standard {}\n", reports::printable(folder), reports::printable(s.verdict.summary),
+                      reports::printable(s.created), reports::printable(s.suite_version), reports::printable(s.edition)));
+    for (const auto& [title, facts] : {std::pair{"kernel", s.kernel}, {"gate", s.gate}, {"machine", s.machine}}) {
+      print(fmt::format("  {}:", title));
+      for (const auto& [key, value] : facts)
+        if (!value.empty()) print(fmt::format(" {} {};", reports::printable(key), reports::printable(value)));
+      print("\n");
+    }
+  }
   int run() override {
     std::vector<Record> records;
     try {
-      for (const std::string& f : files)
-        for (Record& r : read_records(f)) records.push_back(std::move(r));
+      for (const std::string& f : files) {
+        std::error_code code;
+        const bool folder = std::filesystem::is_directory(f, code);
+        if (folder) print_submission(f);
+        for (Record& r : folder ? read_submission(f).records : read_records(f)) records.push_back(std::move(r));
+      }
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());
     }

@@ -28,12 +28,17 @@ void OutputOptions::declare(Options& o) {
   o.option("--failures", failures, "N", "print at most N failures in full");
 }
 
+void make_folder(const std::string& option, const std::string& folder) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (!std::filesystem::is_directory(folder, code)) throw Usage(option + ": " + folder + " is no folder and cannot be made one");
+}
+
 void OutputOptions::prepare() const {
   std::error_code code;
-  if (!report.empty()) {
-    std::filesystem::create_directories(report, code);
-    if (!std::filesystem::is_directory(report, code)) throw Usage("--report: " + report + " is no folder and cannot be made one");
-  }
+  if (!report.empty()) make_folder("--report", report);
+  if (!json.empty() && std::filesystem::path(json).lexically_normal() == std::filesystem::path(junit).lexically_normal())
+    throw Usage("--json and --junit name the same file " + json);
   for (const std::string& file : {json, junit}) {
     if (file.empty()) continue;
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
@@ -56,6 +61,10 @@ void show_gate(const GateResult& result, const OutputOptions& o) {
   const bool colour = colour_output();
   print(console_table(result.records, colour));
   if (const std::string reasons = unsupported_reasons(result.records); !reasons.empty()) print("\n" + reasons);
+  std::string waived;
+  for (const Record& r : result.records)
+    if (!r.waived.empty()) waived += fmt::format("  {} is {}: {}\n", reports::printable(r.case_id), r.verdict, reports::printable(r.waived));
+  if (!waived.empty()) print("\nwaived\n" + waived);
   // One failure of each family before a second one of any.
   std::vector<const Record*> failures, seconds;
   std::set<std::string> seen;

@@ -7,6 +7,9 @@
 
 namespace gdn::cli {
 
+// Throws Usage, beginning with the option, where the folder is none and cannot be made one.
+void make_folder(const std::string& option, const std::string& folder);
+
 struct OutputOptions {
   std::string report, json, junit;
   std::uint64_t failures = 5;

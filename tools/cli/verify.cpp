@@ -8,8 +8,10 @@
 #include "suites/runner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/kernel_options.h"
+#include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/show.h"
+#include "tools/cli/submission.h"
 
 namespace gdn::cli {
 namespace {
@@ -20,7 +22,7 @@ struct VerifyCommand final : Command {
   std::string level = "smoke", golden;
   std::vector<std::string> profiles, only_families, cases;
   std::uint64_t seed = 1;
-  std::string shard, baseline, only_failed;
+  std::string shard, baseline, only_failed, waivers, submission;
   bool fail_fast = false, list = false;
 
   std::string name() const override { return "verify"; }
@@ -37,16 +39,21 @@ struct VerifyCommand final : Command {
     o.option("--only-failed", only_failed, "RECORDS.jsonl", "only the cases that did not pass there");
     o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; for several machines");
     o.option("--baseline", baseline, "RECORDS.jsonl", "say what changed since these records");
+    o.option("--waivers", waivers, "FILE", "failures that are tolerated for a while, with reason and expiry (suites/waivers.h)");
     o.flag("--fail-fast", fail_fast, "stop at the first failure");
     o.flag("--list", list, "print the cases and their sizes in token-heads, and run none");
     output.declare(o);
+    o.option("--submission", submission, "DIR", "a report with a statement of suite, machine, kernel and hashes, to be sent to others; `gdn-cts report DIR` checks it");
   }
   int run() override {
     if (!cases.empty() && !only_families.empty()) throw Usage("--case and --family cannot be combined");
     use_threads(kernel.threads);
     output.prepare();
+    if (!submission.empty()) make_folder("--submission", submission);
     std::vector<Record> before;
+    GateOptions gate;
     try {
+      if (!waivers.empty()) gate.waivers = read_waivers(waivers);
       if (!baseline.empty()) before = read_records(baseline);
       if (!only_failed.empty()) {
         if (!cases.empty() || !only_families.empty()) throw Usage("--only-failed cannot be combined with --case or --family");
@@ -62,7 +69,6 @@ struct VerifyCommand final : Command {
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());
     }
-    GateOptions gate;
     gate.level = parse_level(level);
     gate.seed = seed;
     if (!profiles.empty()) gate.profiles = profiles;
@@ -111,7 +117,26 @@ struct VerifyCommand final : Command {
     }
     show_gate(result, output);
     if (!baseline.empty()) print("\nsince " + reports::printable(baseline) + "\n" + changes_since(before, result.records));
+    if (!submission.empty()) {
+      try {
+        write_submission(submission, result.records, {result.exit_status == 0, result.summary, result.objections}, machine_facts(), gate_facts());
+      } catch (const std::runtime_error& e) {
+        throw Usage(e.what());
+      }
+      print("submission: " + reports::printable(submission) + "\n");
+    }
     return result.exit_status;
+  }
+
+ private:
+  Facts gate_facts() const {
+    const auto joined = [](const std::vector<std::string>& list) {
+      std::string s;
+      for (const std::string& item : list) s += (s.empty() ? "" : " ") + item;
+      return s;
+    };
+    return {{"level", level}, {"seed", std::to_string(seed)}, {"profiles", profiles.empty() ? "core" : joined(profiles)}, {"families", joined(only_families)},
+            {"cases", joined(cases)}, {"shard", shard}, {"waivers", waivers.empty() ? "" : "yes"}};
   }
 };
 
