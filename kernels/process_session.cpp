@@ -3,6 +3,7 @@
 // then started again, so that every other case still runs.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ using nlohmann::json;
 
 constexpr int kProtocolVersion = 1;
 constexpr const char* kDirectory = "gdn-cts-adapter-";
+constexpr const char* kFolderGone = "the folder of exchange files is gone: somebody, most likely the adapter, removed it";
 
 // A directory of its own for the files of one session, in memory where there is room. It holds a locked file for as
 // long as the session lives, so that a later session can remove what a killed one left.
@@ -58,6 +60,13 @@ class ScratchDirectory {
   ScratchDirectory(const ScratchDirectory&) = delete;
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
   const fs::path& path() const { return path_; }
+  // Makes it again where it is gone; true then.
+  bool restored() const {
+    std::error_code error;
+    if (fs::is_directory(path_, error)) return false;
+    ::mkdir(path_.c_str(), 0700);
+    return true;
+  }
 
  private:
   static fs::path place() {
@@ -208,11 +217,7 @@ class ProcessSession final : public KernelSession {
     if (const std::string extra = process_->unsolicited(); !extra.empty())
       return failure(Outcome::error, "adapter wrote to stdout unasked, before this case: '" + escaped(extra, 80) + "'");
 
-    if (std::error_code error; !fs::is_directory(scratch_.path(), error)) {
-      fs::create_directory(scratch_.path(), error);
-      fs::permissions(scratch_.path(), fs::perms::owner_all, error);
-      return failure(Outcome::error, "the folder of exchange files is gone: somebody, most likely the adapter, removed it");
-    }
+    if (scratch_.restored()) return failure(Outcome::error, kFolderGone);
     const std::int64_t id = ++last_id_;            // never used twice, nor is a file name: nothing late can be taken for an answer
     const RemoveAtEnd in{scratch_.path() / ("inputs-" + std::to_string(id) + ".h5")};
     const RemoveAtEnd out{scratch_.path() / ("outputs-" + std::to_string(id) + ".h5")};
@@ -268,6 +273,7 @@ class ProcessSession final : public KernelSession {
       return e;
     };
     std::error_code error;
+    if (scratch_.restored()) return wrong(kFolderGone);
     if (!fs::exists(file, error)) return wrong("adapter answered ok but wrote no output file");
     TensorSet written;
     try {

@@ -8,10 +8,13 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
 #include "golden/manifest.h"
+#include "reference/parallel.h"
 #include "reference/standard.h"
 #include "suites/features.h"
 #include "suites/identify.h"
@@ -100,10 +103,28 @@ bool decides(const CheckResult& c) {
   return c.check != "soundness" && c.check != "anti_vacuity" && c.status == CheckStatus::passed && c.judged > 0;
 }
 
+CheckInput check_input(const Golden& g, const std::vector<Relation>& relations, const KernelInfo& info, const std::vector<Execution>& executions, const JudgeOptions& o) {
+  return {g, relations, info, executions, {g.the_case, info.contract}, {g.the_case, info.contract}, {g, info.contract, o.null_cache}};
+}
+
+// Compares the results of a case that FAILED with the fault bank, once its record is made.
+void name_the_fault(Record& r, const Golden& g, const std::vector<Relation>& relations, const KernelInfo& info, const std::vector<Execution>& executions, const JudgeOptions& o) {
+  try {
+    r.resembles = resembles(check_input(g, relations, info, executions, o));
+  } catch (const std::exception& e) {              // names nothing, but the verdict stands
+    r.resembles = std::string("not compared: ") + e.what();
+  }
+}
+
+// Failed by a check, and so by numbers that can be compared with those of faults.
+bool nameable(const Record& r) {
+  return r.verdict == name(Verdict::failed) && std::any_of(r.checks.begin(), r.checks.end(), [](const RecordCheck& c) { return c.status == name(CheckStatus::failed); });
+}
+
 void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relations, const KernelInfo& info,
                 const std::vector<Execution>& executions, const JudgeOptions& o) {
   const auto start = Clock::now();
-  const CheckInput in{g, relations, info, executions, {g.the_case, info.contract}, {g.the_case, info.contract}, {g, info.contract, o.null_cache}};
+  const CheckInput in = check_input(g, relations, info, executions, o);
   bool decided = false;
   std::string broken;
   const CheckResult* failed = nullptr;
@@ -142,13 +163,6 @@ void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relatio
     if (c.check == "bound") r.metrics.insert(c.metrics.begin(), c.metrics.end());
     if (c.status == CheckStatus::failed && c.first && c.first->chunk >= 0 && r.first_bad_chunk.empty()) r.first_bad_chunk = std::to_string(c.first->chunk);
     r.checks.push_back(std::move(rc));
-  }
-  if (failed && broken.empty() && o.name_fault) {
-    try {
-      r.resembles = resembles(in);
-    } catch (const std::exception& e) {            // names nothing, but the verdict stands
-      r.resembles = std::string("not compared: ") + e.what();
-    }
   }
   if (!broken.empty()) set(r, Verdict::mistrusted, broken);
   else if (failed) set(r, Verdict::failed, failed->check + " (clause " + failed->clause + "): " + failed->message);
@@ -220,19 +234,18 @@ Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, con
       set(r, *v, *v == Verdict::passed ? "" : "run '" + c.runs[i].name + "': " + (*v == Verdict::failed ? "carried out although it has to be refused (clause 1.3)" : e.message));
   }
   if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions, o);
+  if (o.name_fault && nameable(r)) name_the_fault(r, g, c.relations, info, executions, o);
   return r;
 }
 
-Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const JudgeOptions& o) {
+namespace {
+
+// Runs the case as far as it goes: after a run that is not ok the others are left out.
+std::vector<Execution> execute(const Case& c, KernelSession& kernel) {
   std::vector<Execution> executions;
   for (const Run& run : c.runs) {
     Execution e;
     e.message = unsupported_reason(kernel.info().capabilities, kernel.info().contract, run);
-    if (!e.message.empty() && run.refuse) {        // not asked, so not refused
-      Record r = blank(g, kernel.info());
-      set(r, Verdict::not_supported, e.message);
-      return r;
-    }
     if (!e.message.empty()) e.outcome = Outcome::not_supported;
     else e = kernel.run(run, case_id(c));
     const bool ok = e.outcome == Outcome::ok;
@@ -240,6 +253,32 @@ Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const J
     if (!ok) break;
   }
   executions.resize(c.runs.size());
+  return executions;
+}
+
+// Of a case that is not asked: no truth is made, and what must be refused is not refused.
+Record not_asked(const Case& c, const KernelInfo& info, const std::string& reason) {
+  Golden none;
+  none.the_case = c;
+  none.edition = kAccuracyEdition;
+  Record r = blank(none, info);
+  r.golden_hash.clear();
+  set(r, Verdict::not_supported, reason);
+  return r;
+}
+
+std::string reason_against(const Case& c, const KernelInfo& info) {
+  for (const Run& run : c.runs)
+    if (std::string reason = unsupported_reason(info.capabilities, info.contract, run); !reason.empty()) return reason;
+  return {};
+}
+
+}  // namespace
+
+Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const JudgeOptions& o) {
+  for (const Run& run : c.runs)
+    if (std::string reason = unsupported_reason(kernel.info().capabilities, kernel.info().contract, run); run.refuse && !reason.empty()) return not_asked(c, kernel.info(), reason);
+  const std::vector<Execution> executions = execute(c, kernel);
   return judge_results(g, c, kernel.info(), executions, o);
 }
 
@@ -344,35 +383,75 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
                     const std::function<void(std::size_t, std::size_t, const Record&)>& progress,
                     const std::function<void(const std::string&)>& note) {
   const std::vector<CaseId> ids = gate_cases(o, kernel.info());
-  const Capabilities& caps = kernel.info().capabilities;
-  GateResult result;
-  std::set<std::string> named;                     // families whose first failure was compared with the fault bank
-  for (const CaseId& id : ids) {
-    const Case c = make_case(id);
+  const KernelInfo declared = kernel.info();       // an adapter says more after its first call, which session that is depends on the jobs
+  const std::size_t jobs = std::max<std::size_t>(1, std::min(o.jobs, ids.size()));
+  if (jobs > 1 && !o.open) throw std::invalid_argument("several jobs need a way to open more sessions");
+  std::vector<std::unique_ptr<KernelSession>> others;
+  for (std::size_t i = 1; i < jobs; ++i) others.push_back(o.open());
+  JudgeOptions judge{false, o.golden_dir.empty() ? std::filesystem::path() : o.golden_dir / kSigmaFolder};
+
+  // Which faults failures resemble is asked at the end, of the first failing case of a family and of few families, so that it does not depend on the jobs.
+  struct Kept { std::size_t index; Golden golden; Case the_case; std::vector<Execution> executions; };
+  std::map<std::string, Kept> failing;
+  std::vector<Record> records(ids.size());
+  std::vector<bool> made(ids.size());
+  std::size_t done = 0, last = ids.size();         // last: of the cases that count, one past
+  std::mutex mutex;
+  const auto take = [&](std::size_t i, int worker) {
+    {
+      const std::lock_guard held(mutex);
+      if (i >= last) return;
+    }
+    KernelSession& session = worker == 0 ? kernel : *others[static_cast<std::size_t>(worker) - 1];
+    const Case c = make_case(ids[i]);
     const auto start = Clock::now();
     Record r;
-    std::string reason;
-    for (const Run& run : c.runs)
-      if (reason.empty()) reason = unsupported_reason(caps, kernel.info().contract, run);
-    if (!reason.empty()) {                         // no truth is made for what will not be run
-      Golden none;
-      none.the_case = c;
-      none.edition = kAccuracyEdition;
-      r = blank(none, kernel.info());
-      r.golden_hash.clear();
-      set(r, Verdict::not_supported, reason);
+    std::optional<Kept> kept;
+    if (const std::string reason = reason_against(c, declared); !reason.empty()) {
+      r = not_asked(c, declared, reason);
     } else {
-      const Golden g = obtain_golden(c, o.golden_dir, note);
+      const auto say = [&](const std::string& line) {
+        const std::lock_guard held(mutex);
+        if (note) note(line);
+      };
+      Golden g = obtain_golden(c, o.golden_dir, say);
       const double seconds = since(start);
-      r = judge_case(g, c, kernel, {named.size() < kNamedFamilies && !named.count(id.family), o.golden_dir.empty() ? std::filesystem::path() : o.golden_dir / kSigmaFolder});
-      if (r.verdict == name(Verdict::failed)) named.insert(id.family);
+      std::vector<Execution> executions = execute(c, session);
+      r = judge_results(g, c, session.info(), executions, judge);
       r.golden_seconds = seconds;
+      if (nameable(r)) kept = Kept{i, std::move(g), c, std::move(executions)};
     }
     r.level = name(o.level);
-    result.records.push_back(r);
-    if (progress) progress(result.records.size(), ids.size(), r);
-    if (o.fail_fast && (r.verdict == "FAILED" || r.verdict == "RUNTIME_ERROR" || r.verdict == "TIMEOUT")) break;
-  }
+    const std::lock_guard held(mutex);
+    if (kept) {
+      const auto was = failing.find(r.family);
+      if (was == failing.end()) failing.emplace(r.family, std::move(*kept));
+      else if (i < was->second.index) was->second = std::move(*kept);
+    }
+    if (o.fail_fast && (r.verdict == "FAILED" || r.verdict == "RUNTIME_ERROR" || r.verdict == "TIMEOUT")) last = std::min(last, i + 1);
+    records[i] = std::move(r);
+    made[i] = true;
+    if (progress) progress(++done, ids.size(), records[i]);
+  };
+  const auto one = [&](std::int64_t i, int worker) {
+    try {
+      take(static_cast<std::size_t>(i), worker);
+    } catch (...) {                                // the suite cannot go on (a full disk): no further case is begun
+      const std::lock_guard held(mutex);
+      last = 0;
+      throw;
+    }
+  };
+  parallel_for(static_cast<std::int64_t>(ids.size()), static_cast<int>(jobs), one, [] {});
+  std::vector<const Kept*> first;
+  for (const auto& [family, k] : failing)
+    if (k.index < last) first.push_back(&k);
+  std::sort(first.begin(), first.end(), [](const Kept* a, const Kept* b) { return a->index < b->index; });
+  for (std::size_t i = 0; i < std::min(first.size(), kNamedFamilies); ++i)
+    name_the_fault(records[first[i]->index], first[i]->golden, first[i]->the_case.relations, kernel.info(), first[i]->executions, judge);
+  GateResult result;
+  for (std::size_t i = 0; i < last; ++i)
+    if (made[i]) result.records.push_back(std::move(records[i]));
   const bool whole = o.families.empty() && o.case_ids.empty() && o.shards < 2 && result.records.size() == ids.size();
   const std::vector<std::string> of_waivers = apply_waivers(o.waivers, result.records, whole, utc_today());
   result.objections = objections(o, kernel.info(), result.records);

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct GateOptions {
   std::filesystem::path golden_dir;                // cache: read when valid for the case, written otherwise; empty: none
   std::vector<Waiver> waivers;                     // failures that are tolerated (suites/waivers.h)
   bool fail_fast = false;
+  std::size_t jobs = 1;                            // cases side by side, each by a session of its own; the records are the same
+  std::function<std::unique_ptr<KernelSession>()> open;   // makes the other sessions; needed for jobs > 1
   std::size_t shard = 0, shards = 1;               // only case i with i mod shards = shard, for several machines or jobs
 };
 struct GateResult {
@@ -38,7 +41,7 @@ struct JudgeOptions {
   bool name_fault = true;                          // compare a failing result with the fault bank, which takes a second or two (Record::resembles)
   std::filesystem::path null_cache;                // of the statistical check (suites/statistics.h); empty: none
 };
-// Judges one case. Never throws for what a kernel does.
+// Runs and judges one case. Never throws for what a kernel does.
 Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const JudgeOptions& o = {});
 // Judges results that were computed elsewhere (gdn-cts judge).
 Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions,

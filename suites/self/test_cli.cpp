@@ -99,6 +99,10 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("verify --kernel cpu_recurrent_fp32 --shard 3/2", "'3/2' is not I/N");
   refused("verify --kernel cpu_recurrent_fp32 --shard 1/2x", "'1/2x' is not I/N");
   refused("verify --kernel cpu_recurrent_fp32 --baseline /no/such/file", "/no/such/file");
+  refused("verify --kernel cpu_recurrent_fp32 --baseline /dev/zero", "/dev/zero: more than 1 GiB");
+  refused("verify --kernel cpu_recurrent_fp32 --json /tmp/x --junit /tmp/./x", "same file");
+  refused("verify --kernel cpu_recurrent_fp32 --jobs 0", "--jobs");
+  refused("verify --kernel cpu_recurrent_fp32 --waivers /no/such/file", "/no/such/file");
   refused("bench --device tpu", "'tpu' is none of cpu, cuda");
   if (!fs::exists("/dev/nvidiactl")) refused("bench --device cuda", "--device cuda: ");
 }
@@ -228,6 +232,96 @@ TEST_CASE("a faulty kernel fails, and the line that it prints fails again") {
   const Result about = gdn_cts("explain '" + line.substr(quote, line.rfind('\'') - quote) + "'");
   CHECK(about.status == 0);
   CHECK(contains(about.out, "Truth, certified"));
+}
+
+TEST_CASE("the same records at any number of jobs") {
+  const Directory dir;
+  // Fails in several families; with and without stopping at the first.
+  for (const char* more : {"", " --fail-fast"}) {
+    std::vector<std::string> lines_of[2];
+    for (const int jobs : {1, 3}) {
+      const std::string file = dir / ("j" + std::to_string(jobs));
+      const Result r = gdn_cts("verify --kernel faulty/correction_before_decay/chunk-fp32 --family typical,packed_sequences,chunk_boundary -j " + std::to_string(jobs) + more +
+                               " --json '" + file + "'");
+      CAPTURE(r.out, r.err);
+      CHECK(r.status == 1);
+      for (Record record : read_records(file)) {
+        record.kernel_seconds = record.check_seconds = record.golden_seconds = 0;
+        lines_of[jobs > 1].push_back(to_json_line(record));
+      }
+    }
+    CHECK(lines_of[0].size() == (*more ? 1 : lines_of[1].size()));
+    CHECK(lines_of[0] == lines_of[1]);
+  }
+}
+
+TEST_CASE("known failures are waived, unexpected passes are not") {
+  const Directory dir;
+  const std::string verify = "verify --family typical,long_memory --waivers '" + dir / "w" + "' --kernel ", faulty = "faulty/correction_before_decay/chunk-fp32";
+  write_file(dir / "w", "{\"case\": \"typical:*\", \"reason\": \"issue 12\", \"expires\": \"9999-12-31\"}\n");
+  const Result one = gdn_cts(verify + faulty);
+  CAPTURE(one.out, one.err);
+  CHECK(one.status == 1);                          // long_memory is not waived
+  CHECK(contains(one.out, "waived\n  typical:"));
+  write_file(dir / "w", "{\"case\": \"*\", \"kernel\": \"faulty/*\", \"reason\": \"issue 12\", \"expires\": \"2020-12-31\"}\n");
+  const Result late = gdn_cts(verify + faulty);
+  CHECK(late.status == 1);
+  CHECK(contains(late.out, "expired on 2020-12-31"));
+  write_file(dir / "w", "{\"case\": \"typical:*\", \"reason\": \"issue 12\", \"expires\": \"9999-12-31\"}\n");
+  const Result passes = gdn_cts(verify + "cpu_recurrent_fp32");
+  CHECK(passes.status == 1);
+  CHECK(contains(passes.out, "passes; take it out of the waiver"));
+}
+
+TEST_CASE("a submission says what it is of, and any change to it shows") {
+  const Directory dir;
+  const std::string folder = dir / "s";
+  REQUIRE(gdn_cts("verify --kernel cpu_recurrent_fp32 --family typical --submission '" + folder + "'").status == 0);
+  const Result read = gdn_cts("report '" + folder + "'");
+  CAPTURE(read.out, read.err);
+  CHECK(read.status == 0);
+  for (const char* part : {"the files are those of the statement", "name cpu_recurrent_fp32;", "processor ", "families typical;"}) CHECK(contains(read.out, part));
+  for (const char* file : {"records.jsonl", "summary.md", "index.html", "submission.json"}) {
+    const std::string path = folder + "/" + file, whole = read_file(path);
+    std::string changed = whole;
+    changed[changed.size() / 2] = changed[changed.size() / 2] == 'a' ? 'b' : 'a';
+    write_file(path, changed);
+    refused("report '" + folder + "'", file);
+    fs::remove(path);
+    refused("report '" + folder + "'", file);
+    write_file(path, whole);
+  }
+  CHECK(gdn_cts("report '" + folder + "'").status == 0);
+  write_file(folder + "/submission.json", "[1, 2");
+  refused("report '" + folder + "'", "no submission");
+}
+
+TEST_CASE("blind: inputs alone travel, and are judged as the whole golden is") {
+  const Directory dir;
+  const std::string id = "typical:prefill/n1_t21_h2_hv4_k64_v32/fp32/h0:7";
+  REQUIRE(gdn_cts("generate --blind --case '" + id + "' -o '" + dir.path.string() + "'").status == 0);
+  std::string blind;
+  for (const auto& entry : fs::directory_iterator(dir.path))
+    if (entry.path().extension() == ".h5") blind = entry.path().string();
+  CHECK(read_golden(blind).truths.at(0).empty());
+  for (const char* kernel : {"cpu_recurrent_fp32", "faulty/correction_before_decay/recurrent-fp32"}) {
+    const Case c = make_case(parse_case_id(id));
+    const Execution e = open_inline(kernel, {})->run(c.runs[0], id);
+    write_tensors(dir / "candidate.h5", id, c.problem, e.outputs);
+    const Result r = gdn_cts("judge --golden '" + blind + "' --candidate '" + dir / "candidate.h5" + "' --contract fp32-recurrent");
+    CAPTURE(r.out, r.err);
+    CHECK(r.status == (kernel[0] == 'f' ? 1 : 0));
+    CHECK(contains(r.out, kernel[0] == 'f' ? "FAILED" : "PASSED"));
+    CHECK(contains(r.err, "holds no expected results, making them"));
+  }
+}
+
+TEST_CASE("a closed standard output costs neither the verdict nor a file") {
+  const Directory dir;
+  const std::string verify = "unset GDN_CTS_PROGRAM; '" GDN_PROGRAM "' verify --family typical --json '" + dir / "r" + "' --kernel ";
+  CHECK(shell(verify + "cpu_recurrent_fp32 <&- >&-").status == 0);
+  CHECK(read_records(dir / "r").size() > 1);
+  CHECK(shell(verify + "faulty/correction_before_decay/chunk-fp32 <&- >&-").status == 1);
 }
 
 TEST_CASE("judge agrees with verify, on results computed elsewhere") {

@@ -272,6 +272,11 @@ TEST_CASE("what an adapter does wrong on one case leaves the others alone") {
     check_good(*session);
   }
 
+  const Execution removed = session->run(run, "removes_folder:x:1");
+  CHECK(removed.outcome == Outcome::error);
+  contains(removed.message, "the folder of exchange files is gone");
+  check_good(*session);
+
   // Not errors: a flood on stderr, half precision that is exact, a violation that the adapter itself found.
   CHECK(session->run(run, "chatty:x:1").outcome == Outcome::ok);
   CHECK(session->run(run, "half:x:1").outputs.at("o") == run.inputs.at("v"));

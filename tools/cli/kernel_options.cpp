@@ -51,13 +51,14 @@ void KernelOptions::declare(Options& o) {
   o.option("--threads", threads, "N", "threads of the suite and of the kernel; 0: all processors");
 }
 
-std::unique_ptr<KernelSession> KernelOptions::open() const {
+std::unique_ptr<KernelSession> KernelOptions::open(std::uint64_t jobs) const {
   if (!given()) throw Usage("which kernel? Give one of --kernel NAME, --plugin LIB.so, --exec COMMAND");
   if (!exec.empty() && (!kernel.empty() || !plugin.empty())) throw Usage("--exec cannot be combined with --kernel or --plugin");
   if (!(timeout > 0) || !std::isfinite(timeout)) throw Usage("--timeout must be a positive number of seconds");
   SessionOptions s;
   s.timeout_seconds = timeout;
   s.threads = static_cast<int>(threads);
+  if (jobs > 1) s.threads = std::max(1, max_threads() / static_cast<int>(jobs));  // use_threads was called
   s.python_path = adapters_folder();
   constexpr std::string_view simulated = "simulated/";
   if (exec.empty() && plugin.empty() && kernel.compare(0, simulated.size(), simulated) == 0) {

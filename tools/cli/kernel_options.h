@@ -16,7 +16,7 @@ struct KernelOptions {
   void declare(Options& o);
   bool given() const { return !kernel.empty() || !plugin.empty() || !exec.empty(); }
   // Starts the kernel. Throws Usage, std::invalid_argument, BadInput.
-  std::unique_ptr<KernelSession> open() const;
+  std::unique_ptr<KernelSession> open(std::uint64_t jobs = 1) const;
 };
 
 // For this process: 0 leaves what the environment says. Throws Usage.

@@ -21,7 +21,7 @@ struct VerifyCommand final : Command {
   OutputOptions output;
   std::string level = "smoke", golden;
   std::vector<std::string> profiles, only_families, cases;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1, jobs = 1;
   std::string shard, baseline, only_failed, waivers, submission;
   bool fail_fast = false, list = false;
 
@@ -37,6 +37,7 @@ struct VerifyCommand final : Command {
     o.option("--seed", seed, "N", "seed of the inputs");
     o.option("--golden", golden, "DIR", "read expected results from here, and write those that are missing");
     o.option("--only-failed", only_failed, "RECORDS.jsonl", "only the cases that did not pass there");
+    o.option("-j,--jobs", jobs, "N", "N cases side by side, each by a kernel process of its own; the records are the same. For kernels that leave processors idle");
     o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; for several machines");
     o.option("--baseline", baseline, "RECORDS.jsonl", "say what changed since these records");
     o.option("--waivers", waivers, "FILE", "failures that are tolerated for a while, with reason and expiry (suites/waivers.h)");
@@ -82,7 +83,10 @@ struct VerifyCommand final : Command {
     for (const std::string& f : only_families)
       if (!find_family(f)) throw Usage("unknown case family '" + f + "'; `gdn-cts list families` prints them");
 
-    const std::unique_ptr<KernelSession> session = kernel.open();
+    if (jobs < 1 || jobs > 256) throw Usage("--jobs must be 1 to 256");
+    const std::unique_ptr<KernelSession> session = kernel.open(jobs);
+    gate.jobs = jobs;
+    gate.open = [&] { return kernel.open(jobs); };
     if (list) {
       double sum = 0;
       const std::vector<CaseId> ids = gate_cases(gate, session->info());

@@ -4,6 +4,7 @@ Why: the suite must give a verdict on every such case and still run the others. 
 """
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,8 @@ def main():
         if how == "text_file":
             with open(request["outputs"], "w") as f:
                 f.write("0.1 0.2 0.3\n")
+        if how == "removes_folder":
+            shutil.rmtree(os.path.dirname(request["outputs"]))
         say(answer)
         if how == "twice":
             say(answer)
