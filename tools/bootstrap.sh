@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libeigen3-dev catch2 libhdf5-dev hdf5-tools libmpfr-dev libcli11-dev libfmt-dev
-          nlohmann-json3-dev libssl-dev gnuplot-nox python3-h5py python3-numpy git)
+          nlohmann-json3-dev libssl-dev gnuplot-nox python3-h5py python3-numpy python3-pytest git)
 
 if ! command -v dpkg-query >/dev/null; then
   echo "bootstrap: not a Debian or Ubuntu system; install the equivalents of: ${packages[*]} and Boost headers >= 1.74" >&2
