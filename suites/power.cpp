@@ -733,7 +733,7 @@ void add_power_json(PowerResult& r, const std::string& text) {
             }
       }
       for (const json& x : f.at("variants")) {
-        const auto v = std::find_if(at->variants.begin(), at->variants.end(), [&](const VariantPower& y) { return y.name() == x.at("name"); });
+        const auto v = std::find_if(at->variants.begin(), at->variants.end(), [&](const VariantPower& y) { return y.name() == x.at("name").get<std::string>(); });
         if (v == at->variants.end()) throw std::invalid_argument("fault '" + std::string(fault->name) + "' has no variant " + x.at("name").get<std::string>());
         v->cases += x.at("cases").get<std::size_t>();
         v->measured = v->measured || x.at("measured").get<bool>();
