@@ -281,6 +281,16 @@ std::string explain(const Contract& c) {
 
 Contract for_problem(const Contract& c, const Problem& p) {
   Contract n = c;
+  if (p.operation == Operation::stages) {          // whatever the kernel's form is elsewhere, this is a step of the chunkwise one
+    n.form = Form::chunkwise;
+    n.chunk = static_cast<int>(p.chunk);
+    n.vectors = Vectors::wu;
+    if (n.cadence == Cadence::token) n.cadence = Cadence::chunk;
+    if (n.solve == Solve::substitution) {          // of I, in one block
+      n.solve = Solve::block_inverse;
+      n.block = n.chunk;
+    }
+  }
   n.at(Point::out) = narrowed(n.at(Point::out), format_of(p.io));
   n.at(Point::ht) = narrowed(n.at(Point::ht), format_of(p.state));
   return n;

@@ -70,7 +70,7 @@ std::string to_string(const Contract& c);          // canonical: preset and the 
 std::string explain(const Contract& c);            // every option and point, one a line
 
 // The contract as it applies to a problem: `out` narrowed to the io dtype and `ht` to the state dtype, unless they
-// are at least as narrow already. Bounds, sigma and simulation of a problem take the narrowed contract.
+// are at least as narrow already. Of a stage: chunkwise in the problem's chunks, with W and U. Bounds, sigma and simulation of a problem take the narrowed contract.
 Contract for_problem(const Contract& c, const Problem& p);
 
 Store arithmetic(const Contract& c);               // fp64 or fp32, to nearest: of every operation that is no store

@@ -14,6 +14,7 @@ namespace gdn {
 namespace {
 
 constexpr const char* kOperations[] = {"prefill", "decode", "verify", "backward", "layer_prefill", "layer_decode", "stages"};
+constexpr const char* kStageNames[kStages] = {"gate_sum", "gram", "inverse", "uw", "chunk_states", "output"};
 constexpr const char* kRules[] = {"gated_delta", "delta", "gated_linear", "retention", "linear", "kda"};
 
 [[noreturn]] void fail(std::string_view whole, const std::string& why) {
@@ -55,6 +56,7 @@ std::string hexfloat(double x) {
 
 const char* name(Operation op) { return kOperations[static_cast<int>(op)]; }
 const char* name(Rule r) { return kRules[static_cast<int>(r)]; }
+const char* name(Stage s) { return kStageNames[static_cast<int>(s)]; }
 
 std::int64_t Problem::tokens() const {
   std::int64_t sum = 0;
@@ -123,6 +125,8 @@ std::string to_string(const Problem& p) {
   if (p.draft) option("draft=" + std::to_string(p.draft));
   if (p.raw) option("raw");
   if (p.rule != Rule::gated_delta) option(std::string("rule=") + name(p.rule));
+  if (p.operation == Operation::stages) option(std::string("stage=") + name(p.stage));
+  if (p.chunk) option("chunk=" + std::to_string(p.chunk));
   if (p.scale != 0) option("scale=" + hexfloat(p.scale));
   return t + options;
 }
@@ -135,6 +139,7 @@ Problem parse_problem(std::string_view text) {
   const int op = index_of(kOperations, parts[0]);
   if (op < 0) fail(text, "unknown operation '" + std::string(parts[0]) + "'");
   p.operation = static_cast<Operation>(op);
+  bool stage_given = false;
 
   const auto fields = split_text(parts[1], '_');
   const char* const prefixes[] = {"n", "t", "h", "hv", "k", "v"};
@@ -188,6 +193,13 @@ Problem parse_problem(std::string_view text) {
       else if (key == "draft") p.draft = number(text, val, "draft");
       else if (o == "strided") p.strided = true;
       else if (o == "cu=i32") p.short_offsets = true;
+      else if (key == "chunk") p.chunk = number(text, val, "chunk");
+      else if (key == "stage") {
+        const int s = index_of(kStageNames, val);
+        if (s < 0) fail(text, "unknown stage '" + std::string(val) + "' (stages: gate_sum, gram, inverse, uw, chunk_states, output)");
+        p.stage = static_cast<Stage>(s);
+        stage_given = true;
+      }
       else if (key == "pad") p.padding = number(text, val, "pad");
       else if (key == "split") {
         for (std::string_view s : split_text(val, '.')) {
@@ -208,6 +220,7 @@ Problem parse_problem(std::string_view text) {
         fail(text, "unknown option '" + std::string(o) + "'");
       }
     }
+  if (stage_given != (p.operation == Operation::stages)) fail(text, stage_given ? "stage belongs to stages" : "stages needs stage=<name>");
   validate(p);
   return p;
 }
@@ -222,6 +235,14 @@ void validate(const Problem& p) {
       static_cast<double>(std::max(p.sequences(), p.slots)) * static_cast<double>(p.value_heads) * static_cast<double>(p.key_dim) * static_cast<double>(p.value_dim) > limit)
     fail(text, "too large (more than 2^40 elements in one tensor)");
   if (p.raw && p.rule != Rule::gated_delta && p.rule != Rule::gated_linear) fail(text, "raw gates go with the rules gated_delta and gated_linear");
+  if (p.operation == Operation::stages) {
+    if (p.chunk < 1 || p.chunk > 4096) fail(text, "stages needs chunk=<rows>, 1 to 4096");
+    if (!p.split.empty() || p.raw || p.rule != Rule::gated_delta) fail(text, "a stage is one call of the rule gated_delta with gates as they are: no split, raw or rule");
+    if (p.initial_state && p.stage != Stage::chunk_states) fail(text, "h0 belongs to stage chunk_states");
+    if (p.scale != 0 && p.stage != Stage::output) fail(text, "scale belongs to stage output");
+  } else if (p.chunk) {
+    fail(text, "chunk belongs to stages");
+  }
   if (!p.pool()) {
     if (p.slots || p.draft) fail(text, "slots and draft belong to decode and verify");
     return;

@@ -5,6 +5,7 @@
 // prints as <len>x<r> (r >= 2, N >= 2 and not all equal).
 // decode and verify work on a pool of states, for example  decode/n4_t6_h2_hv4_k64_v48/bf16/h0,slots=7 : 6 calls of one token
 // for each of 4 batch rows;  verify/n2_t9_h1_hv2_k64_v64/fp32/h0,slots=4,draft=4 : two calls of 4 draft tokens and a plain step.
+// stages is one step of the chunkwise form alone (stages.h), for example  stages/n2_t70+33_h1_hv2_k64_v64/bf16/stage=uw,chunk=64
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,9 +19,13 @@ namespace gdn {
 enum class Operation : std::uint8_t { prefill, decode, verify, backward, layer_prefill, layer_decode, stages };
 // How a token changes the state; see reference/README.md. gated_delta is the rule of GDN; the rest are its limits.
 enum class Rule : std::uint8_t { gated_delta, delta, gated_linear, retention, linear, kda };
+// Steps of the chunkwise form (accuracy standard, section 10), in the order in which they need each other.
+enum class Stage : std::uint8_t { gate_sum, gram, inverse, uw, chunk_states, output };
+inline constexpr int kStages = 6;
 
 const char* name(Operation op);
 const char* name(Rule r);
+const char* name(Stage s);
 
 struct Problem {
   Operation operation = Operation::prefill;
@@ -42,6 +47,8 @@ struct Problem {
   // A decode call with draft=<d> is the plain step after a verify call of d tokens (schedule.h makes these).
   std::int64_t slots = 0, draft = 0;
   bool raw = false;                                // option raw: gates as a (in the gate's dtype), A_log, dt_bias (1.3)
+  Stage stage = Stage::gate_sum;                   // of stages: options stage=<name> and
+  std::int64_t chunk = 0;                          // chunk=<rows>
   double scale = 0;                                // option scale=<hexfloat>; 0: float(K^-1/2), see effective_scale
 
   bool pool() const { return operation == Operation::decode || operation == Operation::verify; }

@@ -26,8 +26,10 @@ HeadInputs head_inputs(const Run& run, const Strand& s, std::int64_t hv);
 struct StrandPlace { std::int64_t strand = -1, token = -1; };
 StrandPlace find_strand(const std::vector<Strand>& all, std::string_view tensor, std::int64_t row);
 
-// Outputs of an operation, in this order: "o", "ht" when there is a final state, "snapshots" of verify; and their shapes.
+// Outputs of an operation, in this order: "o", "ht" when there is a final state, "snapshots" of verify; those of a stage
+// (stages.h); their shapes and dtypes.
 std::vector<const char*> output_names(const Problem& p);
 std::vector<std::int64_t> output_shape(const Problem& p, std::string_view tensor);
+DType output_dtype(const Problem& p, std::string_view tensor);
 
 }  // namespace gdn
