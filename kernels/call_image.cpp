@@ -19,7 +19,8 @@ constexpr std::pair<const char*, std::int32_t> kRoles[] = {
     {"q", GDN_Q}, {"k", GDN_K}, {"v", GDN_V}, {"g", GDN_G}, {"beta", GDN_BETA}, {"h0", GDN_H0}, {"cu_seqlens", GDN_CU_SEQLENS},
     {"a", GDN_A}, {"A_log", GDN_A_LOG}, {"dt_bias", GDN_DT_BIAS}, {"state_indices", GDN_STATE_INDICES},
     {"accepted", GDN_ACCEPTED}, {"do", GDN_DO}, {"dht", GDN_DHT}, {"o", GDN_O}, {"ht", GDN_HT}, {"snapshots", GDN_SNAPSHOTS},
-    {"dq", GDN_DQ}, {"dk", GDN_DK}, {"dv", GDN_DV}, {"dg", GDN_DG}, {"dbeta", GDN_DBETA}, {"dh0", GDN_DH0}};
+    {"G", GDN_STAGE_GSUM}, {"L", GDN_STAGE_L}, {"M", GDN_STAGE_M}, {"U", GDN_STAGE_U}, {"W", GDN_STAGE_W}, {"Vn", GDN_STAGE_VN},
+    {"states", GDN_STAGE_STATES}, {"dq", GDN_DQ}, {"dk", GDN_DK}, {"dv", GDN_DV}, {"dg", GDN_DG}, {"dbeta", GDN_DBETA}, {"dh0", GDN_DH0}};
 
 std::size_t round_up(std::size_t x, std::size_t to) { return (x + to - 1) / to * to; }
 
@@ -157,6 +158,8 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
   g.V = p.value_dim;
   g.max_length = *std::max_element(p.lengths.begin(), p.lengths.end());
   g.scale = kernel_scale(convention, run);
+  g.chunk = static_cast<std::int32_t>(p.chunk);
+  g.stage = static_cast<std::int32_t>(p.stage);
   g.initial_state = inputs.count("h0") ? 1 : 0;
   g.final_state = outputs.count("ht") ? 1 : 0;
   g.io = dl_dtype(p.io);

@@ -171,7 +171,11 @@ Capabilities parse_capabilities(std::string_view text) {
     else if (key == "state") c.state = dtypes(key, value);
     else if (key == "gate") c.gate = dtypes(key, value);
     else if (key == "beta") c.beta = dtypes(key, value);
-    else if (key == "K") range(key, value, c.key_min, c.key_max, &c.key_dims);
+    else if (key == "stages") c.stages = names<Stage>(key, value, kStages);
+    else if (key == "chunks") {
+      for (std::string_view chunk : parts(value, ',')) c.chunks.push_back(integer(key, chunk));
+      if (c.chunks.empty()) fail("chunks is empty");
+    } else if (key == "K") range(key, value, c.key_min, c.key_max, &c.key_dims);
     else if (key == "V") range(key, value, c.value_min, c.value_max, &c.value_dims);
     else if (key == "ratio") range(key, value, c.ratio_min, c.ratio_max, nullptr);
     else if (key == "g_min") {
@@ -186,9 +190,15 @@ Capabilities parse_capabilities(std::string_view text) {
       c.alignment = static_cast<int>(a);
     } else
       fail("unknown key '" + std::string(key) +
-           "' (keys: ops, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
+           "' (keys: ops, stages, chunks, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
   }
+  if (c.stages.empty() == contains(c.operations, Operation::stages))
+    fail(c.stages.empty() ? "ops=stages needs stages=<names>" : "stages=... needs stages among ops");
   return c;
+}
+
+std::vector<std::int64_t> stage_chunks(const Capabilities& c, const Contract& contract) {
+  return c.chunks.empty() ? std::vector<std::int64_t>{contract.chunk} : c.chunks;
 }
 
 std::string unsupported_reason(const Capabilities& c, const Contract& contract, const Run& run) {
@@ -207,6 +217,14 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
   if (p.raw && !c.raw_gates) return "raw gates, raw_gates not declared";
   if (p.strided && !c.strides) return "tensors that are parts of larger buffers, strides not declared";
   if (p.short_offsets && !c.short_offsets) return "cu_seqlens in int32, short_offsets not declared";
+  if (p.operation == Operation::stages) {
+    if (!contains(c.stages, p.stage)) return not_in("stages", p.stage, c.stages);
+    const std::vector<std::int64_t> chunks = stage_chunks(c, contract);
+    if (const std::string why = outside("chunk", p.chunk, *std::min_element(chunks.begin(), chunks.end()), *std::max_element(chunks.begin(), chunks.end()), chunks);
+        !why.empty())
+      return why;
+  }
+  const bool states = p.operation != Operation::stages || p.stage == Stage::chunk_states;
   for (const Problem& call : call_problems(p)) {
     if (const std::string why = not_in("ops", call.operation, c.operations); !why.empty()) return why;
     if (p.pool()) continue;
@@ -214,9 +232,9 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
     if (!c.varlen && (*least != *most || call.padding)) return "sequences of different lengths, varlen not declared";
     if (!c.empty && *least == 0) return "a sequence without tokens, empty not declared";
     if (!c.h0 && call.initial_state) return "an initial state, h0 not declared";
-    if (!c.ht && call.final_state) return "a final state, ht not declared";
+    if (!c.ht && call.final_state && states) return "a final state, ht not declared";
   }
-  const bool limited = c.g_min < 0 || contract.g_min < 0;
+  const bool limited = p.operation != Operation::stages && (c.g_min < 0 || contract.g_min < 0);   // a sum alone says what it says
   const double g = !limited ? 0 : p.raw ? least_raw_gate(run) : extreme(run, "g", true);
   for (const double least : {c.g_min, contract.g_min})
     if (least < 0 && g < least) return "g=" + number(g) + " below declared g_min=" + number(least);

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "reference/stages.h"
+
 namespace gdn {
 namespace {
 
@@ -61,6 +63,10 @@ const std::vector<Axis>& axes() {
        {"copies_h0", "untouched"},
        {"the initial state, or zero (FLA)", "what was there before (FlashInfer)"},
        GDN_AXIS(empty, EmptySequence)},
+      {"triangle", "stages gram and inverse: what a kernel leaves where L and M are 0 by definition",
+       {"zero", "free"},
+       {"zeros (FLA)", "anything: nobody reads it"},
+       GDN_AXIS(triangle, OtherTriangle)},
   };
   return all;
 }
@@ -149,8 +155,7 @@ Tensor to_layout(const Convention& c, const Problem& p, Tensor t) {
   if (c.layout == TensorLayout::THD) return t;
   auto shape = t.shape;
   const std::int64_t B = batched(p) ? p.sequences() : 1;
-  shape[0] /= B;                                   // rows of one batch row
-  if (batched(p)) shape[0] = p.lengths[0];
+  shape[0] /= B;                                   // rows, of `states` chunks, of one batch row
   shape.insert(shape.begin(), B);
   t = reshaped(std::move(t), shape);
   return c.layout == TensorLayout::BHTD ? swapped(t, 1) : t;
@@ -264,7 +269,10 @@ std::string describe_conventions() {
   return text;
 }
 
-double kernel_scale(const Convention& c, const Run& run) { return scale_to_kernel(c, run, nullptr); }
+double kernel_scale(const Convention& c, const Run& run) {
+  if (run.problem.operation == Operation::stages && run.problem.stage != Stage::output) return run.problem.effective_scale();   // nobody asks
+  return scale_to_kernel(c, run, nullptr);
+}
 
 std::int64_t kernel_heads(const Convention& c, const Problem& p) {
   return c.heads == HeadMap::repeated ? p.value_heads : p.heads;
@@ -273,8 +281,10 @@ std::int64_t kernel_heads(const Convention& c, const Problem& p) {
 TensorSet to_kernel(const Convention& c, const Run& run) {
   const Problem& p = run.problem;
   TensorSet in = run.inputs;
+  const bool stages = p.operation == Operation::stages;
+  if (stages && c.gate != GateDomain::log) cannot("stages exchange gates and their sums as natural logarithms, the convention says another");
   for (const char* name : {"q", "k"})
-    if (const auto t = in.find(name); t != in.end() && c.l2norm == L2Norm::in_kernel) normalised_rows(t->second, name);
+    if (const auto t = in.find(name); t != in.end() && !stages && c.l2norm == L2Norm::in_kernel) normalised_rows(t->second, name);
   if (const auto q = in.find("q"); q != in.end()) scale_to_kernel(c, run, &q->second);
   if (const auto g = in.find("g"); g != in.end() && c.gate != GateDomain::log) {
     Tensor converted(DType::f32, g->second.shape);
@@ -286,10 +296,12 @@ TensorSet to_kernel(const Convention& c, const Run& run) {
   }
   for (auto& [name, t] : in) {
     const bool key_side = name == "q" || name == "k";
-    const bool value_side = name == "v" || name == "g" || name == "beta" || name == "a" || name == "do";
+    const bool of_stage = stages && name != "cu_seqlens" && name != "h0" && !key_side;
+    const bool value_side = name == "v" || name == "g" || name == "beta" || name == "a" || name == "do" || of_stage;
     if (key_side && c.heads == HeadMap::repeated) t = gathered(t, 1, repeated_order(p));
     if (value_side && c.heads == HeadMap::tiled) t = gathered(t, 1, tiled_order(p));
     if ((name == "A_log" || name == "dt_bias") && c.heads == HeadMap::tiled) t = gathered(t, 0, tiled_order(p));
+    if (stages && name == "states" && c.state == StateLayout::VK) t = swapped(t, 2);
     if (key_side || value_side) t = to_layout(c, p, std::move(t));
     if (name == "h0" || name == "dht" || name == "snapshots") t = state_to_kernel(c, p, std::move(t));
   }
@@ -305,6 +317,14 @@ TensorSet to_kernel(const Convention& c, const Run& run) {
 TensorSet output_shapes(const Convention& c, const Run& run) {
   const Problem& p = run.problem;
   TensorSet out;
+  if (p.operation == Operation::stages) {
+    for (const StageTensor& s : stage_outputs(p)) {
+      Tensor t(s.dtype, s.shape);
+      if (t.shape.size() == 4 && c.state == StateLayout::VK) t = swapped(t, 2);
+      out.emplace(s.name, std::string_view(s.name) == "ht" ? std::move(t) : to_layout(c, p, std::move(t)));
+    }
+    return out;
+  }
   out.emplace("o", to_layout(c, p, Tensor(p.io, {p.tokens() + p.padding, p.value_heads, p.value_dim})));
   const auto state = [&](const char* name, std::int64_t rows) {
     std::vector<std::int64_t> shape{rows, p.value_heads, p.key_dim, p.value_dim};
@@ -319,6 +339,19 @@ TensorSet output_shapes(const Convention& c, const Run& run) {
 TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs) {
   const Problem& p = run.problem;
   const auto back = inverse(tiled_order(p));
+  if (p.operation == Operation::stages)
+    for (const StageTensor& s : stage_outputs(p)) {
+      const auto found = outputs.find(std::string_view(s.name));
+      if (found == outputs.end() || std::string_view(s.name) == "ht" || std::string_view(s.name) == "o") continue;   // as elsewhere
+      Tensor& t = found->second;
+      auto shape = s.shape;
+      if (shape.size() == 4 && c.state == StateLayout::VK) std::swap(shape[2], shape[3]);
+      t = from_layout(c, std::move(t), shape);
+      if (shape.size() == 4 && c.state == StateLayout::VK) t = swapped(t, 2);
+      if (c.heads == HeadMap::tiled) t = gathered(t, 1, back);
+      for (std::int64_t i = 0; c.triangle == OtherTriangle::free && i < t.size(); ++i)
+        if (const auto x = by_definition(p, s.name, i)) t.set(i, *x);
+    }
   if (const auto o = outputs.find("o"); o != outputs.end()) {
     o->second = from_layout(c, std::move(o->second), {p.tokens() + p.padding, p.value_heads, p.value_dim});
     if (c.heads == HeadMap::tiled) o->second = gathered(o->second, 1, back);

@@ -20,6 +20,7 @@ enum class ScaleHandling : std::uint8_t { argument, fixed, folded }; // scale= a
 enum class HeadMap : std::uint8_t { grouped, tiled, repeated };  // heads=  h/(HV/H); h%H; q,k given per value head
 enum class L2Norm : std::uint8_t { caller, in_kernel };          // l2norm= in_kernel: only rows of length 1 or 0 can be judged
 enum class EmptySequence : std::uint8_t { copies_h0, untouched };// empty=  what ht holds for a zero-length sequence
+enum class OtherTriangle : std::uint8_t { zero, free };          // triangle=  of the stages' L and M, what lies above
 
 struct Convention {
   TensorLayout layout = TensorLayout::THD;
@@ -29,6 +30,7 @@ struct Convention {
   HeadMap heads = HeadMap::grouped;
   L2Norm l2norm = L2Norm::caller;
   EmptySequence empty = EmptySequence::copies_h0;
+  OtherTriangle triangle = OtherTriangle::zero;
   bool operator==(const Convention&) const = default;
 };
 

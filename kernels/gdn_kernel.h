@@ -77,6 +77,21 @@ typedef enum {
   GDN_STAGE_STATES = 86
 } gdn_role;
 
+/* Stages of the chunkwise form, one a call (accuracy standard, section 10). Chunks of gdn_problem.chunk rows are cut from the start of each
+ * sequence; C is that number, rows of one token [T,...], heads as HV. Roles of inputs -> outputs:
+ *  gate_sum      G -> STAGE_GSUM [T,HV] fp32
+ *  gram          K BETA STAGE_GSUM -> STAGE_L [T,HV,C] fp32, strictly lower; the rest 0
+ *  inverse       STAGE_L -> STAGE_M [T,HV,C] io, lower with unit diagonal; the rest 0
+ *  uw            K V BETA STAGE_GSUM STAGE_M -> STAGE_U [T,HV,V], STAGE_W [T,HV,K] io
+ *  chunk_states  K STAGE_GSUM STAGE_W STAGE_U (H0) -> STAGE_STATES [chunks,HV,K,V] io, before each chunk, sequence by sequence;
+ *                STAGE_VN [T,HV,V] io; HT
+ *  output        Q K STAGE_GSUM STAGE_VN STAGE_STATES -> O
+ * and CU_SEQLENS of all. */
+typedef enum {
+  GDN_STAGE_NAME_GATE_SUM = 0, GDN_STAGE_NAME_GRAM = 1, GDN_STAGE_NAME_INVERSE = 2, GDN_STAGE_NAME_UW = 3,
+  GDN_STAGE_NAME_CHUNK_STATES = 4, GDN_STAGE_NAME_OUTPUT = 5
+} gdn_stage;
+
 typedef struct {
   size_t struct_size;
   int32_t role;         /* gdn_role */
@@ -106,6 +121,8 @@ typedef struct {
   int32_t initial_state; /* 1: calls have GDN_H0 */
   int32_t final_state;  /* 1: calls have GDN_HT (decode, verify: 1, and the pool GDN_H0 takes it) */
   gdn_dtype io, gate, beta, state; /* dtypes of q k v o; g; beta; h0 ht */
+  int32_t stage;        /* stages only: gdn_stage */
+  int32_t reserved;
 } gdn_problem;
 
 typedef struct {
@@ -125,7 +142,8 @@ enum { GDN_OK = 0, GDN_NOT_SUPPORTED = 1, GDN_ERROR = 2 };
  *  contract      precision contract, "PRESET;point=format[/rounding][/flush];...", or "@FILE".  See `gdn-cts list contracts`.
  *  capabilities  what it can do, e.g.
  *    "ops=prefill;rules=gated_delta;io=bf16,fp32;state=fp32;K=1..256;V=1..512;ratio=1..8;varlen;h0;ht;empty;beta_max=2"
- *                What is not listed is not claimed; tools/adapters/README.md explains every key.
+ *                What is not listed is not claimed; tools/adapters/README.md explains every key. One or more stages:
+ *                "ops=stages;stages=inverse;chunks=16,32,64"
  *  properties    what it promises and is held to: "deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill" */
 typedef struct {
   uint32_t abi_version; /* GDN_ABI_VERSION */

@@ -225,10 +225,14 @@ class ProcessSession final : public KernelSession {
     const Problem& p = call.problem;
     std::int64_t longest = 0;
     for (const std::int64_t n : p.lengths) longest = std::max(longest, n);
-    const json request = {{"id", id}, {"case", case_id}, {"op", name(p.operation)}, {"rule", name(p.rule)},
+    json request = {{"id", id}, {"case", case_id}, {"op", name(p.operation)}, {"rule", name(p.rule)},
                           {"problem", to_string(p)}, {"inputs", in.file.string()}, {"outputs", out.file.string()},
                           {"N", p.sequences()}, {"T", p.tokens() + p.padding}, {"H", kernel_heads(info_.convention, p)}, {"HV", p.value_heads},
                           {"K", p.key_dim}, {"V", p.value_dim}, {"max_length", longest}, {"scale", kernel_scale(info_.convention, call)}};
+    if (p.operation == Operation::stages) {
+      request["stage"] = name(p.stage);
+      request["chunk"] = p.chunk;
+    }
     const auto begin = std::chrono::steady_clock::now();
     const auto reply = process_->exchange(request.dump(), options_.timeout_seconds);
     e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

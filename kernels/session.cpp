@@ -135,7 +135,7 @@ Execution run_in_convention(const KernelInfo& info, const Run& run, std::size_t 
     return refuse("several sequences, and varlen not declared for layout=THD");
   return run_schedule(run, [&](const Run& whole) {
     // A kernel that always returns a final state gets room for it, and nobody reads it.
-    const bool extra_state = !whole.problem.final_state && info.capabilities.ht && !info.capabilities.noht;
+    const bool extra_state = whole.problem.operation != Operation::stages && !whole.problem.final_state && info.capabilities.ht && !info.capabilities.noht;
     Run one = whole;
     if (extra_state) one.problem.final_state = true;
     Execution result;

@@ -18,6 +18,7 @@ namespace gdn {
 // What a kernel can do, parsed from "ops=prefill;io=bf16,fp32;...". Keys:
 //  ops rules (lists of names), io state gate beta (lists of dtypes), K V (ranges a..b or lists), ratio (range, of HV/H),
 //  g_min beta_max A_log_max (numbers, -inf is legal; the last of raw gates, for kernels that form exp(A_log) by itself), align (bytes of the start of every tensor)
+//  stages (list; with ops=stages, and only then), chunks (list of rows per chunk of stages; default: the contract's)
 //  flags: varlen (lengths may differ, buffers may be longer than cu_seqlens[N]), h0, ht, noht (may be called without an
 //  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only), raw_gates (gates
 //  as a, A_log, dt_bias), strides (tensors that are parts of larger buffers: any strides, of those with three dimensions and
@@ -30,6 +31,8 @@ struct Capabilities {
   std::vector<DType> io{DType::f32, DType::bf16, DType::f16}, state{DType::f32}, gate{DType::f32}, beta{DType::f32};
   std::int64_t key_min = 1, key_max = 1 << 20, value_min = 1, value_max = 1 << 20, ratio_min = 1, ratio_max = 1 << 20;
   std::vector<std::int64_t> key_dims, value_dims;  // when not empty: only these
+  std::vector<Stage> stages;
+  std::vector<std::int64_t> chunks;                // empty: the contract's
   bool strides = false, short_offsets = false, refuses_growth = false;
   bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true, raw_gates = false;
   double g_min = 0;                                // least gate (0: -inf is fine)
@@ -37,6 +40,7 @@ struct Capabilities {
   double A_log_max = std::numeric_limits<double>::infinity();
   int alignment = 64;                              // bytes; what allocators of array libraries give
 };
+std::vector<std::int64_t> stage_chunks(const Capabilities& c, const Contract& contract);
 Capabilities parse_capabilities(std::string_view text);  // throws std::invalid_argument in one line
 // Empty when the run is in the kernel's declared domain, else the reason, one line ("g=-inf below declared g_min=-80").
 std::string unsupported_reason(const Capabilities& c, const Contract& contract, const Run& run);

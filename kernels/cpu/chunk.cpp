@@ -7,7 +7,7 @@
 namespace gdn::cpu {
 
 namespace portable {
-const ChunkFunctions kChunkFunctions{chunk<false, Library>, chunk<true, Ordered>};
+const ChunkFunctions kChunkFunctions{chunk<false, Library>, chunk<true, Ordered>, stage<false, Library>, stage<true, Ordered>};
 }
 
 namespace {
@@ -20,27 +20,27 @@ const ChunkFunctions& best() {
   return portable::kChunkFunctions;
 }
 
-std::size_t workspace(std::int64_t K, std::int64_t V) { return portable::Work(nullptr, K, V).floats; }
+std::size_t workspace(std::int64_t rows, std::int64_t K, std::int64_t V) { return portable::Work(nullptr, rows, K, V).floats; }
 
 int create_fp32(const gdn_problem* problem, void** plan, char* message, std::size_t size) {
-  return create({portable::kChunk, false, false, false, workspace, best().fp32}, problem, plan, message, size);
+  return create({portable::kChunk, false, false, false, workspace, best().fp32, false, best().fp32_stage}, problem, plan, message, size);
 }
 
 int create_bf16(const gdn_problem* problem, void** plan, char* message, std::size_t size) {
-  return create({portable::kChunk, true, true, false, workspace, best().bf16}, problem, plan, message, size);
+  return create({portable::kChunk, true, true, false, workspace, best().bf16, false, best().bf16_stage}, problem, plan, message, size);
 }
 
 const gdn_kernel kChunkFp32{
     GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_chunk_fp32",
     "chunkwise in fp32: residual form, forward substitution, Eigen's matrix products", "1", "", "fp32-chunk;vectors=residual",
-    "ops=prefill;rules=gated_delta,delta,gated_linear,retention,linear;io=fp32,bf16,fp16;state=fp32,bf16,fp16;"
+    "ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128;rules=gated_delta,delta,gated_linear,retention,linear;io=fp32,bf16,fp16;state=fp32,bf16,fp16;"
     "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth",
     "deterministic;symmetric;masks_select", create_fp32, run, destroy};
 
 const gdn_kernel kChunkBf16{
     GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_chunk_bf16",
     "chunkwise as on matrix units: bf16 operands, fp32 sums and state, W/U form, block inverse", "1", "", "bf16-chunk",
-    "ops=prefill;rules=gated_delta,delta,gated_linear,retention,linear;io=bf16;state=fp32,bf16,fp16;"
+    "ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128;rules=gated_delta,delta,gated_linear,retention,linear;io=bf16;state=fp32,bf16,fp16;"
     "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth",
     "deterministic;shape_invariant;symmetric;masks_select", create_bf16, run, destroy};
 

@@ -7,6 +7,8 @@ namespace gdn::cpu {
 struct ChunkFunctions {
   void (*fp32)(const Block&);
   void (*bf16)(const Block&);
+  void (*fp32_stage)(const StageBlock&);
+  void (*bf16_stage)(const StageBlock&);
 };
 
 namespace portable { extern const ChunkFunctions kChunkFunctions; }

@@ -7,6 +7,6 @@
 #include "kernels/cpu/chunk_body.h"
 
 namespace gdn::cpu::avx2 {
-const ChunkFunctions kChunkFunctions{chunk<false, Library>, chunk<true, Ordered>};
+const ChunkFunctions kChunkFunctions{chunk<false, Library>, chunk<true, Ordered>, stage<false, Library>, stage<true, Ordered>};
 }
 #endif

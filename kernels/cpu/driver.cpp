@@ -202,6 +202,62 @@ void one_pool_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int6
   }
 }
 
+std::size_t stage_floats(const Method& method, const gdn_problem& p) {
+  const std::int64_t C = p.chunk, K = p.K, V = p.V;
+  return static_cast<std::size_t>(aligned(K * V) + 4 * aligned(C * K) + 4 * aligned(C * V) + 2 * aligned(C * C) + 4 * aligned(C)) + method.workspace(C, K, V);
+}
+
+// All chunks of one value head of one sequence, the first of which is chunk `number` of the call.
+struct StageTensors { View q, k, v, g, beta, G, L, M, W, U, Vn, states, h0, ht, out, more; };
+void one_stage(const Plan& plan, const StageTensors& t, std::int64_t n, std::int64_t hv, std::int64_t first, std::int64_t last, std::int64_t number, float* memory) {
+  const gdn_problem& p = plan.problem;
+  const std::int64_t K = p.K, V = p.V, C = p.chunk, h = hv / (p.HV / p.H);
+  const auto part = [&](std::int64_t floats) {
+    float* begin = memory;
+    memory += aligned(floats);
+    return begin;
+  };
+  float *S = part(K * V), *q = part(C * K), *k = part(C * K), *W = part(C * K), *more = part(C * K), *v = part(C * V), *U = part(C * V), *Vn = part(C * V),
+        *wide = part(C * V > C * C ? C * V : C * C), *square = part(C * C), *g = part(C), *beta = part(C), *G = part(C);
+  const auto token = [&](float* to, const View& from, std::int64_t row, std::int64_t rows, std::int64_t head, std::int64_t width, std::int64_t stride) -> const float* {
+    for (std::int64_t r = 0; from && r < rows; ++r) read(to + r * width, from, from.at(row + r, head), stride, width);
+    return from ? to : nullptr;
+  };
+  const auto wide_token = [&](float* to, const View& from, std::int64_t row, std::int64_t rows, std::int64_t head, std::int64_t width) {
+    return token(to, from, row, rows, head, width, from ? from.stride[2] : 1);
+  };
+  const auto read_state = [&](const View& from, std::int64_t row) {
+    for (std::int64_t d = 0; d < K; ++d) read(S + d * V, from, from.at(row, hv) + d * from.stride[2], from.stride[3], V);
+  };
+  const bool states = p.stage == GDN_STAGE_NAME_CHUNK_STATES;
+  if (states) {
+    if (t.h0) read_state(t.h0, n);
+    else std::fill(S, S + K * V, 0.0f);
+  }
+  for (std::int64_t row = first; row < last; row += C, ++number) {
+    const std::int64_t rows = std::min(C, last - row);
+    if (states) put_state(S, {t.out, number}, hv, K, V);
+    else if (t.states) read_state(t.states, number);
+    const StageBlock b{p.stage, C, rows, K, V, static_cast<float>(p.scale), wide_token(q, t.q, row, rows, h, K), wide_token(k, t.k, row, rows, h, K),
+                 wide_token(v, t.v, row, rows, hv, V), token(g, t.g, row, rows, hv, 1, 1), token(beta, t.beta, row, rows, hv, 1, 1), token(G, t.G, row, rows, hv, 1, 1),
+                 wide_token(square, t.L, row, rows, hv, rows), wide_token(square, t.M, row, rows, hv, rows), wide_token(W, t.W, row, rows, hv, K),
+                 wide_token(U, t.U, row, rows, hv, V), wide_token(Vn, t.Vn, row, rows, hv, V), S, wide, more, memory};
+    plan.method.stage(b);
+    const bool triangle = p.stage == GDN_STAGE_NAME_GRAM || p.stage == GDN_STAGE_NAME_INVERSE, sums = p.stage == GDN_STAGE_NAME_GATE_SUM;
+    const View& out = states ? t.more : t.out;     // Vn, after the states
+    const std::int64_t width = triangle ? rows : sums ? 1 : V;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      write(wide + r * width, out, out.at(row + r, hv), sums ? 1 : out.stride[2], width);
+      if (triangle) {
+        const float zero = 0;
+        for (std::int64_t j = rows; j < C; ++j) write(&zero, out, out.at(row + r, hv) + j * out.stride[2], 1, 1);
+      }
+      if (p.stage == GDN_STAGE_NAME_UW) write(more + r * K, t.more, t.more.at(row + r, hv), t.more.stride[2], K);
+    }
+  }
+  if (states && t.ht) put_state(S, {t.ht, n}, hv, K, V);
+}
+
 std::int64_t rows_of(const gdn_call* call, std::int32_t role) {
   const gdn_tensor* t = gdn_find(call, role);
   return t && t->t.ndim > 0 ? t->t.shape[0] : 0;
@@ -213,7 +269,10 @@ int create(const Method& method, const gdn_problem* problem, void** plan, char* 
   if (problem->struct_size < sizeof(gdn_problem)) return say(message, size, GDN_ERROR, "gdn_problem is too small");
   const gdn_problem& p = *problem;
   const bool pool = p.operation == GDN_DECODE || p.operation == GDN_VERIFY;
-  if (p.operation != GDN_PREFILL && !(pool && method.pool)) return say(message, size, GDN_NOT_SUPPORTED, "this operation is not implemented");
+  const bool stages = p.operation == GDN_STAGES && method.stage;
+  if (stages && (p.stage < GDN_STAGE_NAME_GATE_SUM || p.stage > GDN_STAGE_NAME_OUTPUT || p.chunk < 1 || p.chunk > 4096))
+    return say(message, size, GDN_NOT_SUPPORTED, "no such stage, or its chunks have no size");
+  if (p.operation != GDN_PREFILL && !(pool && method.pool) && !stages) return say(message, size, GDN_NOT_SUPPORTED, "this operation is not implemented");
   if (p.rule < GDN_RULE_GATED_DELTA || p.rule > GDN_RULE_KDA || (p.rule == GDN_RULE_KDA && !method.channel_gate))
     return say(message, size, GDN_NOT_SUPPORTED, "this rule is not implemented");
   if (p.N < 1 || p.T < 0 || p.H < 1 || p.HV < 1 || p.HV % p.H || p.K < 1 || p.V < 1) return say(message, size, GDN_ERROR, "bad sizes");
@@ -223,8 +282,9 @@ int create(const Method& method, const gdn_problem* problem, void** plan, char* 
     made->problem = p;
     made->method = method;
     made->threads = static_cast<int>(std::min<std::int64_t>(max_threads(), p.N * p.HV));
-    made->per_thread = static_cast<std::size_t>(aligned(K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) +
-                                                aligned(static_cast<std::int64_t>(method.workspace(K, V))));
+    if (stages) made->per_thread = stage_floats(method, p);
+    else made->per_thread = static_cast<std::size_t>(aligned(K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) +
+                                                aligned(static_cast<std::int64_t>(method.workspace(C, K, V))));
     made->memory.reset(static_cast<float*>(::operator new(made->per_thread * static_cast<std::size_t>(made->threads) * sizeof(float), kLine)));
     *plan = made.release();
   } catch (const std::bad_alloc&) {
@@ -233,9 +293,80 @@ int create(const Method& method, const gdn_problem* problem, void** plan, char* 
   return GDN_OK;
 }
 
+namespace {
+
+// Offsets of the sequences; empty where cu_seqlens is none.
+std::vector<std::int64_t> offsets_of(const View& cu, std::int64_t N, std::int64_t T) {
+  std::vector<std::int64_t> offsets{0, T};
+  if (!cu) return offsets;
+  offsets.clear();
+  for (std::int64_t n = 0; n <= N; ++n) offsets.push_back(integer(cu, n));
+  if (offsets.front() != 0 || offsets.back() > T || !std::is_sorted(offsets.begin(), offsets.end())) offsets.clear();
+  return offsets;
+}
+
+constexpr const char* kBadOffsets = "cu_seqlens does not rise from 0 to at most T";
+
+int run_stage(const Plan& plan, const gdn_call* call, char* message, std::size_t size) {
+  const gdn_problem& p = plan.problem;
+  const std::int64_t T = p.T, HV = p.HV, K = p.K, V = p.V, C = p.chunk;
+  std::string why;
+  const View cu = find(call, GDN_CU_SEQLENS, "cu_seqlens", {p.N + 1}, p.N > 1, true, why);
+  if (!why.empty()) return say(message, size, GDN_ERROR, why);
+  const std::vector<std::int64_t> offsets = offsets_of(cu, p.N, T);
+  if (offsets.empty()) return say(message, size, GDN_ERROR, kBadOffsets);
+  std::vector<std::int64_t> number{0};             // of the first chunk of each sequence
+  for (std::int64_t n = 0; n < p.N; ++n)
+    number.push_back(number.back() + (offsets[static_cast<std::size_t>(n) + 1] - offsets[static_cast<std::size_t>(n)] + C - 1) / C);
+  StageTensors t;
+  const auto need = [&](std::int32_t role, const char* name, const std::vector<std::int64_t>& shape) { return find(call, role, name, shape, true, false, why); };
+  const std::vector<std::int64_t> of_key{T, p.H, K}, of_value{T, HV, V}, of_vector{T, HV, K}, of_chunk{T, HV, C}, of_gate{T, HV}, of_state{number.back(), HV, K, V};
+  const std::int32_t s = p.stage;
+  const bool gates = s == GDN_STAGE_NAME_GATE_SUM, gram = s == GDN_STAGE_NAME_GRAM, inverse = s == GDN_STAGE_NAME_INVERSE, uw = s == GDN_STAGE_NAME_UW,
+             states = s == GDN_STAGE_NAME_CHUNK_STATES, output = s == GDN_STAGE_NAME_OUTPUT;
+  if (output) t.q = need(GDN_Q, "q", of_key);
+  if (!gates && !inverse) t.k = need(GDN_K, "k", of_key);
+  if (uw) t.v = need(GDN_V, "v", of_value);
+  if (gates) t.g = need(GDN_G, "g", of_gate);
+  if (gram || uw) t.beta = need(GDN_BETA, "beta", of_gate);
+  if (!gates && !inverse) t.G = need(GDN_STAGE_GSUM, "G", of_gate);
+  if (inverse) t.L = need(GDN_STAGE_L, "L", of_chunk);
+  if (uw) t.M = need(GDN_STAGE_M, "M", of_chunk);
+  if (states) {
+    t.W = need(GDN_STAGE_W, "W", of_vector);
+    t.U = need(GDN_STAGE_U, "U", of_value);
+    t.h0 = find(call, GDN_H0, "h0", {p.N, HV, K, V}, false, false, why);
+    t.ht = find(call, GDN_HT, "ht", {p.N, HV, K, V}, false, false, why);
+    t.out = need(GDN_STAGE_STATES, "states", of_state);
+    t.more = need(GDN_STAGE_VN, "Vn", of_value);
+  }
+  if (output) {
+    t.Vn = need(GDN_STAGE_VN, "Vn", of_value);
+    t.states = need(GDN_STAGE_STATES, "states", of_state);
+    t.out = need(GDN_O, "o", of_value);
+  }
+  if (gates) t.out = need(GDN_STAGE_GSUM, "G", of_gate);
+  if (gram) t.out = need(GDN_STAGE_L, "L", of_chunk);
+  if (inverse) t.out = need(GDN_STAGE_M, "M", of_chunk);
+  if (uw) {
+    t.out = need(GDN_STAGE_U, "U", of_value);
+    t.more = need(GDN_STAGE_W, "W", of_vector);
+  }
+  if (!why.empty()) return say(message, size, GDN_ERROR, why);
+  const auto head = [&](std::int64_t i, int thread) {
+    const auto n = static_cast<std::size_t>(i / HV);
+    one_stage(plan, t, i / HV, i % HV, offsets[n], offsets[n + 1], number[n], plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
+  };
+  parallel_for(p.N * HV, plan.threads, head, [] {});
+  return GDN_OK;
+}
+
+}  // namespace
+
 int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
   Plan& plan = *static_cast<Plan*>(opaque);
   const gdn_problem& p = plan.problem;
+  if (p.operation == GDN_STAGES) return run_stage(plan, call, message, size);
   std::string why;
   Tensors t;
   t.q = find(call, GDN_Q, "q", {p.T, p.H, p.K}, true, false, why);
@@ -277,13 +408,8 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
     parallel_for(p.N * p.HV, plan.threads, row, [] {});
     return GDN_OK;
   }
-  std::vector<std::int64_t> offsets{0, p.T};
-  if (t.cu) {
-    offsets.clear();
-    for (std::int64_t n = 0; n <= p.N; ++n) offsets.push_back(integer(t.cu, n));
-    if (offsets.front() != 0 || offsets.back() > p.T || !std::is_sorted(offsets.begin(), offsets.end()))
-      return say(message, size, GDN_ERROR, "cu_seqlens does not rise from 0 to at most T");
-  }
+  const std::vector<std::int64_t> offsets = offsets_of(t.cu, p.N, p.T);
+  if (offsets.empty()) return say(message, size, GDN_ERROR, kBadOffsets);
   if (t.g) {
     std::vector<float> row(static_cast<std::size_t>(p.rule == GDN_RULE_KDA ? p.K : 1));
     for (std::int64_t i = 0; i < offsets.back(); ++i)

@@ -21,13 +21,26 @@ struct Block {
   float* work;                                     // workspace(K, V) floats, contents free
 };
 
+// One stage (gdn_kernel.h) of one chunk and value head, dense fp32; tensors that the stage has not are null.
+struct StageBlock {
+  std::int32_t stage;                              // gdn_stage
+  std::int64_t chunk, rows, K, V;                  // rows of a whole chunk, of this one
+  float scale;
+  const float *q, *k, *v, *g, *beta;
+  const float *G, *L, *M, *W, *U, *Vn;             // L, M [rows,rows]
+  float* S;                                        // [K,V]; chunk_states: in and out
+  float *out, *more;                               // G, L, M, U (and W as more), Vn or o
+  float* work;                                     // workspace(chunk, K, V) floats
+};
+
 struct Method {
   std::int64_t rows;                               // of a full block: the chunk
   bool bf16_inputs, bf16_output;                   // q k v rounded to bf16 on entry, o before it is stored
   bool channel_gate;                               // can do rule kda
-  std::size_t (*workspace)(std::int64_t K, std::int64_t V);
+  std::size_t (*workspace)(std::int64_t rows, std::int64_t K, std::int64_t V);
   void (*block)(const Block&);
   bool pool = false;                               // can do decode and verify
+  void (*stage)(const StageBlock&) = nullptr;      // null: offers no stages
 };
 
 // The three functions of the ABI for a method. A kernel's own create calls this one with its method.

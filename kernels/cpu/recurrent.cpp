@@ -12,7 +12,7 @@ namespace {
 using Row = Eigen::Map<Eigen::ArrayXf>;
 using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
 
-std::size_t workspace(std::int64_t, std::int64_t V) { return static_cast<std::size_t>(2 * V); }
+std::size_t workspace(std::int64_t, std::int64_t, std::int64_t V) { return static_cast<std::size_t>(2 * V); }
 
 void block(const Block& b) {
   const std::int64_t K = b.K, V = b.V;

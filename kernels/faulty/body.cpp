@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "kernels/faulty/narrow.h"
+#include "kernels/faulty/stages.h"
 
 namespace gdn::faulty {
 namespace {
@@ -1415,7 +1416,11 @@ class Body {
 }  // namespace
 
 const std::vector<Fault>& table() {
-  static const std::vector<Fault> all(std::begin(kTable), std::end(kTable));
+  static const std::vector<Fault> all = [] {
+    std::vector<Fault> faults(std::begin(kTable), std::end(kTable));
+    faults.insert(faults.end(), stage_table().begin(), stage_table().end());
+    return faults;
+  }();
   return all;
 }
 

@@ -14,14 +14,17 @@
 #include <utility>
 
 #include "kernels/faulty/body.h"
+#include "kernels/faulty/stages.h"
 #include "kernels/schedule.h"
 #include "reference/format.h"
+#include "reference/stages.h"
 
 namespace gdn {
 namespace {
 
 using faulty::Memory;
 using faulty::Scalar;
+using faulty::StageView;
 using faulty::View;
 
 constexpr Fault kNone{"none", "", 3, 0, "the algorithm without a fault", "the twin that must pass where a fault is caught"};
@@ -123,7 +126,8 @@ int say(char* message, std::size_t size, const char* text, int code) {
 
 int create_variant(int slot, const gdn_problem* problem, void** plan, char* message, std::size_t size) {
   const bool pool = problem->operation == GDN_DECODE || problem->operation == GDN_VERIFY;
-  if (problem->operation != GDN_PREFILL && !(pool && slot % kVariants < 2)) return say(message, size, "only prefill, in the recurrent form decode and verify", GDN_NOT_SUPPORTED);
+  const bool stages = problem->operation == GDN_STAGES && slot % kVariants >= 2;
+  if (problem->operation != GDN_PREFILL && !(pool && slot % kVariants < 2) && !stages) return say(message, size, "only prefill, in the recurrent form decode and verify", GDN_NOT_SUPPORTED);
   if (problem->rule != GDN_RULE_GATED_DELTA && problem->rule != GDN_RULE_DELTA) return say(message, size, "only the gated delta rule", GDN_NOT_SUPPORTED);
   const int variant = slot % kVariants;
   *plan = new Plan{slot, slot / kVariants - 1, variant < 2 ? Form::recurrent : Form::chunkwise,
@@ -160,8 +164,44 @@ class SeenTensors {
   std::list<Seen> seen_;
 };
 
+const Fault* fault_at(int index) { return index < 0 ? nullptr : &faulty::table()[static_cast<std::size_t>(index)]; }
+
+int run_stage(const Plan& p, const gdn_call* call, char* message, std::size_t size) {
+  constexpr std::pair<const char*, int> kRoles[] = {{"q", GDN_Q}, {"k", GDN_K}, {"v", GDN_V}, {"g", GDN_G}, {"beta", GDN_BETA}, {"h0", GDN_H0}, {"G", GDN_STAGE_GSUM},
+                                                    {"L", GDN_STAGE_L}, {"M", GDN_STAGE_M}, {"U", GDN_STAGE_U}, {"W", GDN_STAGE_W}, {"Vn", GDN_STAGE_VN},
+                                                    {"states", GDN_STAGE_STATES}, {"ht", GDN_HT}, {"o", GDN_O}};
+  const gdn_problem& problem = *call->problem;
+  StageView x;
+  x.stage = static_cast<Stage>(problem.stage);
+  x.N = problem.N;
+  x.H = problem.H;
+  x.HV = problem.HV;
+  x.K = problem.K;
+  x.V = problem.V;
+  x.chunk = problem.chunk;
+  x.scale = problem.scale;
+  x.cu = read<std::int64_t>(gdn_find(call, GDN_CU_SEQLENS));
+  if (x.cu.empty()) return say(message, size, "cu_seqlens is needed", GDN_ERROR);
+  for (const auto& [name, role] : kRoles)
+    if (const gdn_tensor* t = gdn_find(call, role)) {
+      if (!t->writable) {
+        x.in[name] = read<double>(t);
+        continue;
+      }
+      x.out[name].assign(static_cast<std::size_t>(elements(t->t)), 0.0);
+      x.written[name].assign(x.out[name].size(), 0);
+    }
+  faulty::execute_stage(fault_at(p.fault), p.scalar, x);
+  for (const auto& [name, role] : kRoles)
+    if (const auto out = x.out.find(name); out != x.out.end())
+      for (std::size_t i = 0; i < out->second.size(); ++i)
+        if (x.written.at(name)[i]) put(gdn_find(call, role)->t, static_cast<std::int64_t>(i), out->second[i]);
+  return GDN_OK;
+}
+
 int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) {
   Plan& p = *static_cast<Plan*>(plan);
+  if (call->problem->operation == GDN_STAGES) return run_stage(p, call, message, size);
   SeenTensors tensors(call, p.fault);
   const gdn_problem& problem = *call->problem;
   const bool pool = problem.operation != GDN_PREFILL;
@@ -265,7 +305,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;
@@ -367,6 +407,33 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   return e;
 }
 
+TensorSet stage_exact(const Fault& f, const Run& run) {
+  const Problem& p = run.problem;
+  StageView x;
+  x.stage = p.stage;
+  x.N = p.sequences();
+  x.H = p.heads;
+  x.HV = p.value_heads;
+  x.K = p.key_dim;
+  x.V = p.value_dim;
+  x.chunk = p.chunk;
+  x.scale = p.effective_scale();
+  x.cu = p.offsets();
+  for (const auto& [name, t] : run.inputs)
+    for (std::int64_t i = 0; i < t.size(); ++i) x.in[name].push_back(t.at(i));
+  TensorSet outputs;
+  for (const StageTensor& o : stage_outputs(p)) {
+    Tensor& t = outputs[o.name] = Tensor(DType::f64, o.shape);
+    x.out[o.name].assign(static_cast<std::size_t>(t.size()), 0.0);
+    x.written[o.name].assign(x.out[o.name].size(), 0);
+  }
+  faulty::execute_stage(&f, Scalar::fp64, x);
+  for (auto& [name, t] : outputs)
+    for (std::int64_t i = 0; i < t.size(); ++i)
+      t.set(i, x.written.at(name)[static_cast<std::size_t>(i)] ? x.out.at(name)[static_cast<std::size_t>(i)] : std::numeric_limits<double>::quiet_NaN());
+  return outputs;
+}
+
 }  // namespace
 
 const std::vector<Fault>& fault_bank() { return faulty::table(); }
@@ -392,6 +459,7 @@ void forget_calls() { memories().clear(); }
 
 TensorSet run_fault(const Fault& fault, Form form, const Run& run) {
   check_rule(run.problem.rule);
+  if (run.problem.operation == Operation::stages) return stage_exact(fault, run);
   Memory memory;
   return run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }).outputs;
 }

@@ -33,7 +33,7 @@ class Problem:
 
     operation, rule, io, gate, beta, state: strings ("bf16"); lengths: tokens of each sequence; heads, value_heads,
     key_dim, value_dim, padding (rows past the last sequence); initial_state, final_state: bool; slots and draft of decode
-    and verify; raw: bool, gates come as a, A_log, dt_bias; text.
+    and verify; raw: bool, gates come as a, A_log, dt_bias; stage and chunk of stages; text.
     """
 
     def __init__(self, text):
@@ -54,17 +54,18 @@ class Problem:
         self.gate = self.beta = self.state = "fp32"
         self.initial_state, self.final_state = False, True
         self.padding, self.rule, self.slots, self.draft, self.raw = 0, "gated_delta", 0, 0, False
+        self.stage, self.chunk = "", 0
         for option in parts[3].split(",") if len(parts) > 3 else []:
             key, _, value = option.partition("=")
             if key == "h0":
                 self.initial_state = True
             elif key == "noht":
                 self.final_state = False
-            elif key in ("g", "beta", "state", "rule"):
+            elif key in ("g", "beta", "state", "rule", "stage"):
                 setattr(self, "gate" if key == "g" else key, value)
             elif key == "raw":
                 self.raw = True
-            elif key in ("pad", "slots", "draft"):
+            elif key in ("pad", "slots", "draft", "chunk"):
                 setattr(self, "padding" if key == "pad" else key, int(value))
 
     @property
@@ -123,7 +124,7 @@ def _reason(error):
     return f"{type(error).__name__}: {text} ({os.path.basename(where.filename)}:{where.lineno})"
 
 
-def _answer(run, request, module):
+def _answer(run, request, module, stages):
     with h5py.File(request["inputs"], "r") as f:
         inputs = {name: f[name][...] for name in f if isinstance(f[name], h5py.Dataset)}
     problem = Problem(request["problem"])
@@ -131,6 +132,18 @@ def _answer(run, request, module):
     names = ("q", "k", "v", "g", "beta")
     more = {n: inputs[n] for n in ("a", "A_log", "dt_bias", "state_indices", "accepted", "snapshots") if n in inputs}
     begin = time.perf_counter()
+    if problem.operation == "stages":
+        if problem.stage not in (stages or {}):
+            raise NotSupported(f"stage {problem.stage}")
+        cu_seqlens = inputs.pop("cu_seqlens", None)
+        before.pop("cu_seqlens", None)
+        results = stages[problem.stage](problem, inputs, request["scale"], cu_seqlens)
+        seconds = time.perf_counter() - begin
+        with h5py.File(request["outputs"], "w") as f:
+            for name, a in results.items():
+                f[name] = np.asarray(a)
+        changed = [n for n, a in inputs.items() if a.tobytes() != before[n].tobytes()]
+        return {"status": "ok", "message": "", "seconds": seconds, "violations": [f"input {n} changed" for n in changed]}
     results = run(problem, *(inputs.get(n) for n in names), request["scale"], inputs.get("h0"), inputs.get("cu_seqlens"), **more)
     seconds = time.perf_counter() - begin
     in_place = ("h0", "snapshots") if problem.operation in ("decode", "verify") else ()
@@ -147,7 +160,7 @@ def _answer(run, request, module):
     return answer
 
 
-def serve(run, declaration):
+def serve(run, declaration, stages=None):
     """Answers the suite until it closes our stdin.
 
     run(problem, q, k, v, g, beta, scale, h0, cu_seqlens) -> (o, ht). Arrays are numpy, in the declared convention;
@@ -157,6 +170,9 @@ def serve(run, declaration):
     (raw_gates; g is None) as a, A_log, dt_bias; decode and verify (ops=) state_indices, and after draft tokens accepted
     and snapshots. There h0 is the pool, which may be changed in place and is returned as ht, and verify returns
     (o, ht, snapshots). README.md beside this package says what they hold. An exception is an error of that case, NotSupported its reason.
+
+    stages: for a kernel that declares stages, {stage: function(problem, tensors, scale, cu_seqlens) -> {output: array}}; tensors
+    and outputs by name, as README.md lists them. run may be None where only stages are declared.
 
     declaration: dict, or a function that returns one (called when the suite asks, so that a failing import is
     reported in one line). Keys: name, and as in kernels/gdn_kernel.h: version, description, convention, contract,
@@ -185,7 +201,7 @@ def serve(run, declaration):
             say(answer)
             continue
         try:
-            answer = _answer(run, request, module)
+            answer = _answer(run, request, module, stages)
         except NotSupported as reason:
             answer = {"status": "not_supported", "message": str(reason)}
         except Exception as error:
