@@ -14,12 +14,12 @@ std::filesystem::path generate_golden(const std::filesystem::path& dir, const Ca
   if (!source.empty()) writer.set_source(source);
   OracleStats total;
   std::int64_t heads = 0, done = 0;
-  for (const Run& r : c.runs) heads += r.truth && !r.problem.pool() ? r.problem.sequences() * r.problem.value_heads : 0;
+  for (const Run& r : c.runs) heads += r.truth && r.problem.operation == Operation::prefill ? r.problem.sequences() * r.problem.value_heads : 0;
   const std::int64_t threads = max_threads();
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     const Run& run = c.runs[i];
     if (!run.truth) continue;
-    if (run.problem.pool()) {
+    if (run.problem.operation != Operation::prefill) {
       writer.put_truth(i, oracle(run, &total));
       continue;
     }

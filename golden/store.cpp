@@ -14,6 +14,7 @@
 #include "golden/manifest.h"
 #include "golden/sha256.h"
 #include "golden/stream.h"
+#include "reference/stages.h"
 #include "reference/standard.h"
 #include "reference/strand.h"
 
@@ -39,6 +40,13 @@ constexpr Described kDescribed[] = {
     {"state_indices", "slot of each row of the batch, -1: none", "call, row", "slot"},
     {"accepted", "draft tokens of the call before that are kept", "call, row", "tokens"},
     {"cu_seqlens", "offsets of the sequences along the token axis", "sequence + 1", "tokens"},
+    {"G", "stages: sums of g inside the chunk", "token, value head", "natural logarithm of a factor"},
+    {"L", "stages: beta (K K^T) o D below the diagonal", "token, value head, row of the chunk", "1"},
+    {"M", "stages: (I+L)^-1", "token, value head, row of the chunk", "1"},
+    {"U", "stages: M (beta v)", "token, value head, value channel", "1"},
+    {"W", "stages: M (beta e^G k)", "token, value head, key channel", "1"},
+    {"Vn", "stages: corrected values", "token, value head, value channel", "1"},
+    {"states", "stages: states before every chunk", "chunk, value head, key channel, value channel", "1"},
     {"o", "outputs", "token, value head, value channel", "1"},
     {"ht", "final states (decode, verify: the pool after)", "sequence or slot, value head, key channel, value channel", "1"},
     {"snapshots", "states after every draft token", "token, value head, key channel, value channel", "1"}};
@@ -59,10 +67,15 @@ bool is_name(const std::string& s) {
 struct Wanted { DType dtype; std::vector<std::int64_t> shape; };
 
 // The operations whose tensors the canonical form names; others bring their own and are held to their hashes only.
-bool plain_operation(const Problem& p) { return p.operation == Operation::prefill || p.pool(); }
+bool plain_operation(const Problem& p) { return p.operation == Operation::prefill || p.operation == Operation::stages || p.pool(); }
 
 std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
   const std::int64_t rows = p.tokens() + p.padding;
+  if (p.operation == Operation::stages) {
+    std::map<std::string, Wanted> of_stage{{"cu_seqlens", {DType::i64, {p.sequences() + 1}}}};
+    for (const StageTensor& t : stage_inputs(p)) of_stage[t.name] = {t.dtype, t.shape};
+    return of_stage;
+  }
   std::map<std::string, Wanted> w{{"q", {p.io, {rows, p.heads, p.key_dim}}},
                                   {"k", {p.io, {rows, p.heads, p.key_dim}}},
                                   {"v", {p.io, {rows, p.value_heads, p.value_dim}}},
@@ -84,7 +97,7 @@ std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
   return w;
 }
 
-bool optional_input(const std::string& name) { return name == "g" || name == "beta"; }   // a rule may fix them
+bool optional_input(const Problem& p, const std::string& name) { return (name == "g" || name == "beta") && p.operation != Operation::stages; }   // a rule may fix them
 
 std::map<std::string, std::vector<std::int64_t>> wanted_truth(const Problem& p) {
   std::map<std::string, std::vector<std::int64_t>> w;
@@ -274,7 +287,7 @@ GoldenWriter::GoldenWriter(const fs::path& dir, const Case& c, const std::string
       for (const auto& [tensor, want] : wanted_inputs(r.problem)) {
         const auto at = r.inputs.find(tensor);
         if (at == r.inputs.end()) {
-          if (!optional_input(tensor)) contradiction("run " + r.name + " has no input " + tensor);
+          if (!optional_input(r.problem, tensor)) contradiction("run " + r.name + " has no input " + tensor);
           continue;
         }
         std::string bad = mismatch(want, at->second.dtype, at->second.shape);
@@ -334,7 +347,7 @@ void GoldenWriter::put_head(std::size_t run, std::int64_t n, std::int64_t hv, co
   const auto held = h5::lock();
   const Problem& p = s_->meta.runs.at(run).problem;
   State::RunState& r = s_->runs[run];
-  if (p.pool()) throw std::logic_error("put_head: the truth of a pool is put as a whole");
+  if (p.operation != Operation::prefill) throw std::logic_error("put_head: the truth of a pool or a stage is put as a whole");
   if (r.whole || n < 0 || n >= p.sequences() || hv < 0 || hv >= p.value_heads) throw std::logic_error("put_head: no such head");
   if (r.put.empty()) {
     r.put.assign(static_cast<std::size_t>(p.sequences() * p.value_heads), false);
@@ -573,7 +586,7 @@ GoldenReader::GoldenReader(const fs::path& path) : s_(std::make_unique<State>())
     const auto names = s.tensors(group, where);
     const auto wanted = plain_operation(p) ? wanted_inputs(p) : std::map<std::string, Wanted>{};
     for (const auto& [tensor, want] : wanted)
-      if (!optional_input(tensor) && !std::binary_search(names.begin(), names.end(), tensor)) f.fail("dataset " + input_path(run, tensor), "missing");
+      if (!optional_input(p, tensor) && !std::binary_search(names.begin(), names.end(), tensor)) f.fail("dataset " + input_path(run, tensor), "missing");
     for (const std::string& tensor : names) {
       const auto want = wanted.find(tensor);
       s.check_dataset(input_path(run, tensor), want == wanted.end() ? nullptr : &want->second);

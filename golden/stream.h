@@ -18,7 +18,7 @@ class GoldenWriter {
   GoldenWriter(const std::filesystem::path& dir, const Case& c, const std::string& edition);
   ~GoldenWriter();                                 // without finish() nothing stays behind
   // Truth of sequence n, value head hv of run `run`: o [T_n,V], ht [K,V] (ht is ignored where the problem has none).
-  // From any thread, in any order. Prefill only; the truth of a run on a pool is put whole.
+  // From any thread, in any order. Prefill only; the truth of a run on a pool, or of a stage, is put whole.
   void put_head(std::size_t run, std::int64_t n, std::int64_t hv, const HeadTruth& h);
   void put_truth(std::size_t run, const Truth& t); // all of a run at once
   // Note about where the inputs come from, kept as root attribute `source`.
