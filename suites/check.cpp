@@ -92,7 +92,7 @@ namespace {
 const std::vector<ExactHead>& Certificates::of_run(std::size_t index) const {
   std::vector<ExactHead>& heads = runs_[index];
   const Run& run = case_.runs[index];
-  if (!heads.empty()) return heads;
+  if (!heads.empty() || run.problem.operation == Operation::stages) return heads;   // exact_stage.h has those of stages
   const std::vector<Strand> all = strands(run);
   const std::int64_t HV = run.problem.value_heads, count = static_cast<std::int64_t>(all.size()) * HV;
   const Contract narrowed = for_problem(contract_, run.problem);
@@ -119,6 +119,12 @@ const RunBounds& Bounds::of_run(std::size_t index) const {
   const Run& run = case_.runs[index];
   const Problem& p = run.problem;
   const Contract narrowed = contract(index);
+  if (p.operation == Operation::stages) {
+    RunBounds made;
+    made.stage = stage_bound(narrowed, run);
+    runs_[index] = std::move(made);
+    return *runs_[index];
+  }
   const std::vector<Strand> list = strands(run);
   const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V, count = static_cast<std::int64_t>(list.size()) * HV;
   RunBounds all;
@@ -145,6 +151,30 @@ Location locate(const Run& run, std::size_t run_index, std::string_view tensor, 
   l.run_name = run.name;
   l.tensor = tensor;
   l.element = element;
+  if (p.operation == Operation::stages) {
+    const std::vector<std::int64_t> shape = output_shape(p, tensor == "residual" ? "M" : tensor);
+    std::int64_t width = 1;
+    for (std::size_t d = 2; d < shape.size(); ++d) width *= shape[d];
+    const std::int64_t first = element / width / p.value_heads;
+    l.head = element / width % p.value_heads;
+    if (shape.size() > 2) l.column = element % shape.back();
+    if (shape.size() > 3) l.row = element % width / shape.back();
+    if (tensor == "ht") {
+      l.sequence = first;
+      return l;
+    }
+    const std::vector<ChunkPlace> places = chunk_places(p);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const ChunkPlace& c = places[i];
+      if (tensor == "states" ? static_cast<std::int64_t>(i) != first : first < c.token || first >= c.token + c.rows) continue;
+      l.sequence = c.sequence;
+      l.chunk = c.number;
+      if (tensor == "states") return l;
+      l.chunk_row = first - c.token;
+      l.token = c.number * p.chunk + l.chunk_row;
+    }
+    return l;
+  }
   const std::int64_t HV = p.value_heads, V = p.value_dim;
   l.column = element % V;
   const bool state = tensor != "o";
@@ -172,6 +202,11 @@ Location locate(const Run& run, std::size_t run_index, std::string_view tensor, 
 std::string to_string(const Location& l) {
   auto part = [](const char* what, std::int64_t x) { return std::string(what) + std::to_string(x); };
   const std::string state = part(" head ", l.head) + part(" row ", l.row) + part(" column ", l.column);
+  const bool triangle = l.tensor == "L" || l.tensor == "M" || l.tensor == "residual";
+  if (l.tensor == "states") return part("sequence ", l.sequence) + part(" before chunk ", l.chunk) + state;
+  if (l.sequence >= 0 && (triangle || l.tensor == "G"))
+    return part("sequence ", l.sequence) + part(" chunk ", l.chunk) + part(" row ", l.chunk_row) + (triangle ? part(" column ", l.column) : "") + part(" head ", l.head) +
+           part(" (token ", l.token) + ")";
   if (l.slot >= 0) return part("slot ", l.slot) + state;
   if (l.tensor == "ht") return part("sequence ", l.sequence) + state;
   if (l.tensor == "snapshots") return part("sequence ", l.sequence) + part(" after token ", l.token) + state;

@@ -8,6 +8,7 @@
 #include "golden/store.h"
 #include "kernels/session.h"
 #include "reference/bound.h"
+#include "reference/stage_bound.h"
 #include "suites/exact.h"
 #include "suites/statistics.h"
 
@@ -19,7 +20,7 @@ const char* name(Verdict v);                       // "PASSED", ...
 // Where a value sits, for people: sequence, token, head, channel, chunk and row; or state row and column.
 struct Location {
   std::size_t run = 0;
-  std::string run_name, tensor;                    // "o", "ht", "snapshots"
+  std::string run_name, tensor;                    // "o", "ht", "snapshots"; of a stage "L", ...
   std::int64_t element = -1, slot = -1, sequence = -1, token = -1, head = -1, row = -1, column = -1, chunk = -1, chunk_row = -1;
 };
 
@@ -48,7 +49,11 @@ struct CheckResult {
 // Bounds of the outputs of a run, in the shapes of the outputs; elements that are nobody's have none (0).
 struct RunBounds {
   std::vector<double> o, ht, snapshots;
-  const std::vector<double>& of(std::string_view tensor) const { return tensor == "o" ? o : tensor == "ht" ? ht : snapshots; }
+  StageBounds stage;                               // of a stage
+  const std::vector<double>& of(std::string_view tensor) const {
+    if (const auto at = stage.find(tensor); at != stage.end()) return at->second;
+    return tensor == "o" ? o : tensor == "ht" ? ht : snapshots;
+  }
 };
 
 // Error bounds of a case under a kernel's contract, made when first asked for and shared by the checks of the case.
@@ -112,7 +117,8 @@ bool any_relation(const CheckInput& in);
 // Why the statistical check says nothing of this case, one line; empty where it judges some run.
 std::string no_statistics(const CheckInput& in);
 
-// chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in; 1: no chunks.
+// chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in; 1: no chunks. Of a
+// stage the problem's chunks count.
 Location locate(const Run& run, std::size_t run_index, std::string_view tensor, std::int64_t element, int chunk);
 std::string to_string(const Location& l);          // "sequence 0 token 63 head 2 channel 17 (chunk 0 row 63)"
 

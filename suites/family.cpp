@@ -57,6 +57,10 @@ RegisterFamily::RegisterFamily(const Family* f) {
 
 const std::vector<const Family*>& families() { return registry(); }
 
+bool in_profile(std::string_view profile, std::string_view wanted) {
+  return profile == wanted || (profile.starts_with(wanted) && profile.substr(wanted.size()).starts_with('/'));
+}
+
 const Family* find_family(std::string_view name) {
   for (const Family* f : registry())
     if (f->name() == name) return f;

@@ -18,7 +18,7 @@ class Family {
  public:
   virtual ~Family() = default;
   virtual std::string name() const = 0;
-  virtual std::string profile() const = 0;         // core, varlen, sizes, gate_edges, ...
+  virtual std::string profile() const = 0;         // core, varlen, sizes, gate_edges, ...; stages/inverse: of profile stages too
   virtual std::string rationale() const = 0;       // why it exists, in sentences; printed by explain
   virtual std::vector<std::string> kinds() const = 0;  // kinds of fault it must kill by itself
   virtual bool random() const { return false; }    // eligible for the statistical check
@@ -31,6 +31,8 @@ class Family {
 };
 
 const std::vector<const Family*>& families();      // sorted by name
+// Whether a family of `profile` is required by who wants `wanted`: itself, or what stands before a '/' in it.
+bool in_profile(std::string_view profile, std::string_view wanted);
 const Family* find_family(std::string_view name);
 struct RegisterFamily { explicit RegisterFamily(const Family* f); };
 

@@ -23,8 +23,11 @@ std::int64_t nearest(std::int64_t x, std::int64_t low, std::int64_t high, const 
 
 std::set<std::string> features(const Problem& p) {
   std::set<std::string> f{name(p.operation)};
+  const bool stages = p.operation == Operation::stages;
+  const std::int64_t chunk = stages ? p.chunk : 64;
+  if (stages) f.insert(std::string("stage ") + name(p.stage));
   if (p.initial_state) f.insert("h0");
-  if (p.final_state) f.insert("final state");
+  if (p.final_state && (!stages || p.stage == Stage::chunk_states)) f.insert("final state");
   if (p.value_heads > p.heads) f.insert(p.heads > 1 ? "grouped heads" : "one key head for several value heads");
   if (!p.cuts().empty()) f.insert("several calls");
   if (p.raw) f.insert("raw gates");
@@ -34,9 +37,9 @@ std::set<std::string> features(const Problem& p) {
     if (p.pool()) break;                           // its calls have one token, or as many as there are drafts
     if (length == 0) f.insert("zero length");
     if (length == 1) f.insert("one token");
-    if (length > 1 && length % 16) f.insert("ragged tail");
-    if (length > 1 && length % 64 == 0) f.insert("whole chunks");
-    if (length > 64) f.insert("several chunks");
+    if (length > 1 && length % (stages ? chunk : 16)) f.insert("ragged tail");
+    if (length > 1 && length % chunk == 0) f.insert("whole chunks");
+    if (length > chunk) f.insert("several chunks");
   }
   return f;
 }
@@ -55,6 +58,9 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
   if (!holds(p.key_dim, c.key_min, c.key_max, c.key_dims)) return "K=" + std::to_string(p.key_dim) + " is outside the declared sizes";
   if (!holds(p.value_dim, c.value_min, c.value_max, c.value_dims)) return "V=" + std::to_string(p.value_dim) + " is outside the declared sizes";
   if (c.equal_kv && p.key_dim != p.value_dim) return "K != V is outside the declared sizes";
+  if (p.operation == Operation::stages)
+    if (const auto chunks = stage_chunks(c, k.contract); std::find(chunks.begin(), chunks.end(), p.chunk) == chunks.end())
+      return "chunk=" + std::to_string(p.chunk) + " is not declared";
   return {};
 }
 
@@ -72,6 +78,7 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
   if (!holds(c.state, q.state) && !c.state.empty()) q.state = c.state.front();
   if (!holds(c.gate, q.gate) && !c.gate.empty()) q.gate = c.gate.front();
   if (!holds(c.beta, q.beta) && !c.beta.empty()) q.beta = c.beta.front();
+  if (p.operation == Operation::stages) q.chunk = nearest(p.chunk, 0, 0, stage_chunks(c, k.contract));
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
   int e;

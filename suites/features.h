@@ -15,7 +15,7 @@ namespace gdn {
 std::set<std::string> features(const Problem& p);
 
 // Empty where the kernel's declared dtypes and sizes hold the problem; else the reason that exempts the case from a
-// profile: a dtype, strides, K, V, a rule other than the gated delta rule, or a scale other than K^-1/2 where the kernel's
+// profile: a dtype, strides, K, V, rows of a stage's chunk, a rule other than the gated delta rule, or a scale other than K^-1/2 where the kernel's
 // convention fixes it. Nothing else.
 std::string exemption(const Problem& p, const KernelInfo& k);
 // Of any run of the case: relations may need runs in other dtypes and sizes than the case itself.

@@ -39,7 +39,7 @@ double hardness(KernelSession& kernel, const Run& run) {
   for (const auto& [name, truth] : g.truths[0]) {
     const auto got = executions[0].outputs.find(name);
     if (got == executions[0].outputs.end() || got->second.shape != truth.shape || size_of(got->second.dtype) < 4) continue;
-    const Signal signal(run.problem, truth);
+    const Signal signal(truth);
     for (std::int64_t e = 0; e < got->second.size(); ++e) {
       const auto i = static_cast<std::size_t>(e);
       const double bound = bound_of(in, 0, name, e), error = std::fabs((got->second.at(e) - truth.hi[i]) - truth.lo[i]);

@@ -208,7 +208,7 @@ struct Suspect {
 std::vector<Suspect> suspects_of(const Case& c) {
   std::vector<Suspect> all;
   for (const Fault& f : fault_bank())
-    all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }});
+    if (f.stage < 0) all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }});
   return all;
 }
 
@@ -441,6 +441,10 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   if (results.empty()) return all;
   const Golden& g = results[0]->golden;
   const Case& c = g.the_case;
+  if (c.problem.operation == Operation::stages) {
+    parallel_for(static_cast<I>(results.size()), [&](I i) { all[static_cast<std::size_t>(i)] = identify_stage(*results[static_cast<std::size_t>(i)]); });
+    return all;
+  }
   double token_heads = 0;
   for (const Run& run : c.runs) {
     token_heads += run.problem.token_heads();

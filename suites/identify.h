@@ -35,6 +35,7 @@ inline constexpr double kTwins = 0.95;             // correlation from which two
 
 // Results on one case together: what every suspect does to it is made once for all of them. All executions must be ok.
 std::vector<Identification> identify(const std::vector<const CheckInput*>& results);
+Identification identify_stage(const CheckInput& in);   // what identify() does with a stage
 inline Identification identify(const CheckInput& in) { return identify(std::vector<const CheckInput*>{&in})[0]; }
 
 // The suspects that the result is taken for, `without` left out of the ranking: the best, then those that do as well; empty: nothing

@@ -129,7 +129,7 @@ Noise noise_of(const Golden& g, const Case& c, const std::vector<Execution>& exe
       if (!c.runs[i].truth || i >= g.truths.size()) continue;
       const auto truth = g.truths[i].find(name);
       if (truth == g.truths[i].end()) continue;
-      const std::int64_t V = c.runs[i].problem.value_dim, rows = static_cast<std::int64_t>(truth->second.hi.size()) / V;
+      const std::int64_t V = t.shape.size() > 2 ? t.shape.back() : 1, rows = static_cast<std::int64_t>(truth->second.hi.size()) / V;
       Tensor sigma(DType::f64, {rows, V});
       const Format format = format_of(t.dtype);
       for (std::int64_t r = 0; r < rows; ++r) {
@@ -174,6 +174,9 @@ std::string number(double x) {
   std::snprintf(text, sizeof text, "%.3g", x);
   return text;
 }
+
+// Faults of a stage change nothing elsewhere, nor the others anything in a stage.
+bool concerns(const Fault& f, const Problem& p) { return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : -1); }
 
 // Measured, and no number differs from the exact one.
 bool unreached(const FaultPower& f) {
@@ -314,7 +317,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
       if (progress) progress(passed * ids.size() + index, passes * ids.size());
       std::vector<Work*> todo;
       for (Work& w : work)
-        if (!w.done && !w.tried[index] && likely(ids[index], *result.faults[w.fault].fault)) todo.push_back(&w);
+        if (!w.done && !w.tried[index] && concerns(*result.faults[w.fault].fault, ids[index].problem) && likely(ids[index], *result.faults[w.fault].fault)) todo.push_back(&w);
       if (todo.empty()) continue;
       const Case c = make_case(ids[index]);
       const std::string id = result.cases[index].id;
@@ -409,6 +412,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
       parallel_for(static_cast<std::int64_t>(survivors.size()), [&](std::int64_t i) {
         const Work& w = *survivors[static_cast<std::size_t>(i)];
         FaultPower& f = result.faults[w.fault];
+        if (!concerns(*f.fault, c.problem)) return;
         VariantPower& v = f.variants[w.variant];
         const auto n = noise.find(w.twin);
         if (n == noise.end()) return;

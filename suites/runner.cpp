@@ -285,13 +285,14 @@ Record judge_case(const Golden& g, const Case& c, KernelSession& kernel, const J
 std::vector<std::string> objections(const GateOptions& o, const KernelInfo& kernel, const std::vector<Record>& records) {
   std::vector<std::string> list;
   const bool narrowed = !o.families.empty() || !o.case_ids.empty();
+  const auto claims = [&](const std::string& profile) { return std::any_of(o.profiles.begin(), o.profiles.end(), [&](const std::string& p) { return in_profile(profile, p); }); };
   struct Shown { std::set<std::string> wanted, passed; std::size_t cases = 0, passes = 0, exempt = 0, waived = 0; };
   std::map<std::string, Shown> required;
   if (!narrowed && o.shards < 2)                   // a shard has what it has
     for (const CaseId& id : cases_of(o.level, o.seed))
-      if (std::find(o.profiles.begin(), o.profiles.end(), find_family(id.family)->profile()) != o.profiles.end()) required[id.family];
+      if (claims(find_family(id.family)->profile())) required[id.family];
   for (const Record& r : records) {
-    const bool claimed = narrowed || std::find(o.profiles.begin(), o.profiles.end(), r.profile) != o.profiles.end();
+    const bool claimed = narrowed || claims(r.profile);
     const Problem p = parse_problem(r.problem);
     if (claimed) {
       Shown& s = required[r.family];
@@ -350,7 +351,7 @@ std::string gate_summary(const GateOptions& o, const std::vector<Record>& record
 
 std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel) {
   for (const std::string& profile : o.profiles)
-    if (std::none_of(families().begin(), families().end(), [&](const Family* f) { return f->profile() == profile; })) {
+    if (std::none_of(families().begin(), families().end(), [&](const Family* f) { return in_profile(f->profile(), profile); })) {
       std::string known;
       for (const Family* f : families())
         if (known.find(f->profile()) == std::string::npos) known += " " + f->profile();

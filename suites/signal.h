@@ -1,19 +1,18 @@
 // Signal: the size against which a bound is called vacuous (accuracy standard 5.5): the greater of |truth| of the
-// element and the root mean square of its row (the V channels of one token and head, or of one state row). One small
+// element and the root mean square of its row (the V channels of one token and head, or of one state row; of a stage its last axis). One small
 // element of a healthy row is still judged well by a bound that is small beside the row.
 #pragma once
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "reference/problem.h"
 #include "reference/truth.h"
 
 namespace gdn {
 
 class Signal {
  public:
-  Signal(const Problem& p, const TruthTensor& t) : truth_(t), width_(p.value_dim) {
+  explicit Signal(const TruthTensor& t) : truth_(t), width_(t.shape.size() > 2 ? t.shape.back() : 1) {
     rms_.resize(t.hi.size() / static_cast<std::size_t>(width_));
     for (std::size_t r = 0; r < rms_.size(); ++r) {
       double sum = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "reference/strand.h"
 #include "suites/check.h"
 
 namespace gdn {
@@ -42,10 +43,35 @@ std::string words(const Axis& a) {
   return (count > 1 ? plural : a.name) + " " + text + " of " + std::to_string(a.size);
 }
 
+// Of a stage: sequences, heads, chunks, rows of the chunk, and the last axis.
+std::string stage_spread(const Problem& p, std::string_view tensor, const std::vector<I>& failing) {
+  const std::vector<I> shape = output_shape(p, tensor);
+  const bool state = shape.size() > 3;
+  I chunks = 0;
+  for (const I n : p.lengths) chunks = std::max(chunks, (n + p.chunk - 1) / p.chunk);
+  Axis sequence("sequence", p.sequences()), head("head", p.value_heads), chunk("chunk", tensor == "ht" ? 0 : chunks),
+      row(state ? "state row" : "chunk row", state ? p.key_dim : p.chunk), column(state ? "state column" : "column", shape.size() > 2 ? shape.back() : 0);
+  Run run;
+  run.problem = p;
+  for (const I e : failing) {
+    const Location l = locate(run, 0, tensor, e, 0);
+    sequence.mark(l.sequence);
+    head.mark(l.head);
+    chunk.mark(l.chunk);
+    row.mark(state ? l.row : l.chunk_row);
+    column.mark(l.column);
+  }
+  std::string text;
+  for (const Axis* a : {&sequence, &head, &chunk, &row, &column})
+    if (const std::string w = words(*a); !w.empty()) text += (text.empty() ? "" : "; ") + w;
+  return text.empty() ? "everywhere" : text;
+}
+
 }  // namespace
 
 std::string spread(const Problem& p, std::string_view tensor, const std::vector<I>& failing, int chunk) {
   const I longest = p.lengths.empty() ? 0 : *std::max_element(p.lengths.begin(), p.lengths.end());
+  if (p.operation == Operation::stages) return stage_spread(p, tensor, failing);
   const bool state = tensor != "o", pool = p.pool() && tensor == "ht";
   Run run;
   run.problem = p;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "reference/stage_bound.h"
 #include "reference/strand.h"
 
 namespace gdn {
@@ -19,8 +20,20 @@ bool legal_gate(double g) { return g <= std::numeric_limits<double>::max(); }  /
 Standings standings(const Run& run, const KernelInfo& kernel) {
   const Problem& p = run.problem;
   const I HV = p.value_heads, V = p.value_dim, K = p.key_dim, r = HV / p.heads;
-  const std::vector<Strand> all = strands(run);
   Standings s;
+  if (p.operation == Operation::stages) {          // all but the rows past the last sequence
+    for (const StageTensor& o : stage_outputs(p)) {
+      I row = 1;
+      for (std::size_t d = 1; d < o.shape.size(); ++d) row *= o.shape[d];
+      std::vector<Standing>& all = s.stage[o.name];
+      all.assign(static_cast<std::size_t>(row * o.shape[0]), Standing::judged);
+      if (o.shape[0] == p.tokens() + p.padding && o.shape.size() < 4) std::fill(all.begin() + row * p.tokens(), all.end(), Standing::unowned);
+      for (std::size_t n = 0; std::string_view(o.name) == "ht" && kernel.convention.empty == EmptySequence::untouched && n < p.lengths.size(); ++n)
+        if (p.lengths[n] == 0) std::fill_n(all.begin() + static_cast<I>(n) * row, row, Standing::unowned);
+    }
+    return s;
+  }
+  const std::vector<Strand> all = strands(run);
   s.o.assign(static_cast<std::size_t>((p.tokens() + p.padding) * HV * V), Standing::unowned);
   if (p.final_state) s.ht.assign(static_cast<std::size_t>(p.states() * HV * K * V), Standing::unowned);
   if (p.operation == Operation::verify) s.snapshots.assign(static_cast<std::size_t>(p.tokens() * HV * K * V), Standing::unowned);
@@ -116,7 +129,10 @@ bool overflow_allowed(double got, double hi, double bound, double radius, Format
 }
 
 Format overflow_format(const CheckInput& in, std::size_t run, std::string_view tensor) {
-  return in.bounds.contract(run).at(tensor == "ht" ? Point::ht : Point::out).format;
+  const Contract c = in.bounds.contract(run);
+  const Problem& p = in.golden.the_case.runs[run].problem;
+  if (p.operation == Operation::stages) return stage_store(c, p, tensor).format;
+  return c.at(tensor == "ht" ? Point::ht : Point::out).format;
 }
 
 double bound_of(const CheckInput& in, std::size_t run, std::string_view tensor, std::int64_t e) {

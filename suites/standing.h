@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,7 +21,11 @@ enum class Standing : std::uint8_t {
 // One entry per element of the outputs of the run; empty for outputs that it does not have.
 struct Standings {
   std::vector<Standing> o, ht, snapshots;
-  const std::vector<Standing>& of(std::string_view tensor) const { return tensor == "o" ? o : tensor == "ht" ? ht : snapshots; }
+  std::map<std::string, std::vector<Standing>, std::less<>> stage;   // outputs of a stage
+  const std::vector<Standing>& of(std::string_view tensor) const {
+    if (const auto at = stage.find(tensor); at != stage.end()) return at->second;
+    return tensor == "o" ? o : tensor == "ht" ? ht : snapshots;
+  }
 };
 Standings standings(const Run& run, const KernelInfo& kernel);
 

@@ -1,9 +1,12 @@
 // Check `anti_vacuity`: could this case have seen a fault at all?
 // A suite passes everything when its inputs forget, its truth is zero or its tolerance exceeds the signal; such a
 // case is MISTRUSTED, which is not a pass.
+#include <algorithm>
 #include <cmath>
 
+#include "reference/stages.h"
 #include "reference/strand.h"
+#include "suites/exact_stage.h"
 #include "suites/signal.h"
 #include "suites/standing.h"
 
@@ -25,7 +28,7 @@ struct AntiVacuity final : Check {
     std::int64_t zeros = 0, elements = 0, vacuous = 0;
     // Relations and exact values decide without a bound, on inputs that may well be zeros or forget by design; so does
     // the size of errors where it is known.
-    const bool related = any_relation(in) || in.certificates.any(), sized = no_statistics(in).empty();
+    const bool related = any_relation(in) || in.certificates.any() || exact_stages(in), sized = no_statistics(in).empty();
     bool states = false, dependent = false, truth = false;
     for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i) {
       const Run& run = in.golden.the_case.runs[i];
@@ -36,9 +39,10 @@ struct AntiVacuity final : Check {
       for (const char* tensor : output_names(run.problem)) {
         const auto it = in.golden.truths[i].find(std::string_view(tensor));
         if (it == in.golden.truths[i].end()) continue;
-        const Signal signal(run.problem, it->second);
+        const Signal signal(it->second);
         for (std::int64_t e = 0; e < static_cast<std::int64_t>(it->second.hi.size()); ++e) {
           if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
+          if (by_definition(run.problem, tensor, e)) continue;
           ++elements;
           zeros += it->second.hi[static_cast<std::size_t>(e)] == 0;
           vacuous += !related && !(bound_of(in, i, tensor, e) <= signal.at(e));
@@ -66,10 +70,17 @@ struct AntiVacuity final : Check {
   }
 
  private:
+  static bool exact_stages(const CheckInput& in) {
+    for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i)
+      if (const Run& run = in.golden.the_case.runs[i]; run.truth && run.problem.operation == Operation::stages)
+        for (const auto& [tensor, certified] : exact_stage(in.bounds.contract(i), run))
+          if (std::find(certified.begin(), certified.end(), 1) != certified.end()) return true;
+    return false;
+  }
   // Does the final state of any head still hold more than 2^-24 of what it held half-way?
   static void prefix(const Run& run, bool& states, bool& dependent) {
     const Problem& p = run.problem;
-    if (!p.final_state || p.rule == Rule::kda) return;
+    if (!p.final_state || p.rule == Rule::kda || p.operation == Operation::stages) return;
     const auto g = run.inputs.find("g");
     for (const Strand& s : strands(run)) {
       const std::size_t length = s.rows.size();

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "reference/strand.h"
+#include "suites/exact_stage.h"
 #include "suites/spread.h"
 #include "suites/standing.h"
 
@@ -29,6 +30,10 @@ struct Exactness final : Check {
     for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i) {
       const Run& run = in.golden.the_case.runs[i];
       if (!run.truth) continue;
+      if (run.problem.operation == Operation::stages) {
+        stage(in, i, r, heads, certified);
+        continue;
+      }
       const Standings standing = standings(run, in.kernel);
       const std::vector<ExactHead>& all = in.certificates.of_run(i);
       const std::vector<Strand> list = strands(run);
@@ -56,6 +61,38 @@ struct Exactness final : Check {
   }
 
  private:
+  // Certified elements of a stage: the truth, rounded as the contract says or once into the tensor.
+  static void stage(const CheckInput& in, std::size_t index, CheckResult& r, std::int64_t& tensors, std::int64_t& certified) {
+    const Run& run = in.golden.the_case.runs[index];
+    const Contract contract = in.bounds.contract(index);
+    const Standings standing = standings(run, in.kernel);
+    for (const auto& [tensor, exact] : exact_stage(contract, run)) {
+      ++tensors;
+      const auto got = in.executions[index].outputs.find(tensor);
+      const auto truth = in.golden.truths.at(index).find(tensor);
+      if (got == in.executions[index].outputs.end() || truth == in.golden.truths.at(index).end() || got->second.shape != truth->second.shape) continue;
+      const Store last = stage_store(contract, run.problem, tensor);
+      std::vector<I> failing;
+      bool any = false;
+      for (I e = 0; e < static_cast<I>(exact.size()); ++e) {
+        const auto i = static_cast<std::size_t>(e);
+        if (!exact[i] || standing.of(tensor)[i] != Standing::judged) continue;
+        if (truth->second.radius[i] != 0 || truth->second.lo[i] != 0) throw std::logic_error("tracker and golden disagree at " + tensor + ", " + to_string(locate(run, index, tensor, e, 1)));
+        any = true;
+        ++r.judged;
+        const double want = truth->second.hi[i], x = got->second.at(e);
+        if (x == round_to(want, last) || x == rounded(want, 0, format_of(got->second.dtype))) continue;
+        failing.push_back(e);
+        if (++r.failing > 1) continue;
+        r.worst = finding(in, index, tensor, e, 0);
+        r.worst->ratio = std::numeric_limits<double>::infinity();
+        r.worst->detail = "every stored value is exact here: no rounding can explain a difference";
+        r.first = r.worst->where;
+      }
+      certified += any;
+      if (r.spread.empty() && !failing.empty()) r.spread = tensor + " of run " + run.name + ": " + spread(run.problem, tensor, failing, 0);
+    }
+  }
   using Failing = std::vector<std::pair<std::string, std::vector<I>>>;   // elements of o, ht and snapshots
 
   static void judge(const CheckInput& in, std::size_t index, const Strand& strand, I hv, const ExactHead& exact, const Standings& standing, CheckResult& r,

@@ -43,7 +43,7 @@ struct Soundness final : Check {
     }
     const Standings standing = standings(run, in.kernel);
     for (const char* tensor : output_names(p)) {
-      const DType dtype = tensor[0] == 'o' ? p.io : p.state;
+      const DType dtype = output_dtype(p, tensor);
       const std::vector<std::int64_t> want = output_shape(p, tensor);
       const auto it = e.outputs.find(std::string_view(tensor));
       if (it == e.outputs.end()) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <set>
 
+#include "reference/stages.h"
 #include "suites/family.h"
 #include "suites/kinds.h"
 #include "suites/self/catch.h"
@@ -64,6 +65,11 @@ TEST_CASE("cases are deterministic, well-formed and differ by seed") {
       CHECK(again.runs[r].inputs == c.runs[r].inputs);
       const Problem& p = c.runs[r].problem;
       const TensorSet& t = c.runs[r].inputs;
+      if (p.operation == Operation::stages) {
+        for (const StageTensor& want : stage_inputs(p)) CHECK(t.at(want.name).shape == want.shape);
+        CHECK(t.at("cu_seqlens").int_at(p.sequences()) == p.tokens());
+        continue;
+      }
       CHECK(t.at("q").shape == std::vector<std::int64_t>{rows(p), p.heads, p.key_dim});
       CHECK(t.at("k").shape == t.at("q").shape);
       CHECK(t.at("v").shape == std::vector<std::int64_t>{rows(p), p.value_heads, p.value_dim});

@@ -9,6 +9,7 @@
 #include "kernels/faulty/faults.h"
 #include "kernels/registry.h"
 #include "reference/contract.h"
+#include "reference/stages.h"
 #include "suites/family.h"
 #include "suites/kinds.h"
 #include "suites/runner.h"
@@ -151,12 +152,37 @@ std::string explain_convention(const std::string& subject) {
 std::string explain_profile(const std::string& profile) {
   std::string members;
   for (const Family* f : families())
-    if (f->profile() == profile) members += "  " + f->name() + "\n";
+    if (in_profile(f->profile(), profile)) members += "  " + f->name() + "\n";
   if (members.empty()) return "";
   return fmt::format("{}: a profile, a set of case families that a kernel claims\n\n", profile) +
          wrapped("A kernel that claims a profile must show each of these families with at least one passed case, and every structural feature of "
                  "their cases that its dtypes and sizes allow. Without --profile, core is claimed.") +
          "\n" + members + fmt::format("\nClaim it:\n  {} verify --kernel NAME --profile {}\n", invocation(), profile);
+}
+
+std::string explain_stage(const std::string& subject) {
+  constexpr const char* kFormulas[kStages] = {"G_r = sum of g over the rows 0..r of the chunk", "L_ij = beta_i (k_i.k_j) e^(G_i-G_j) for i > j, else 0", "M = (I+L)^-1",
+                                              "U = M (beta v), W = M (beta e^G k)", "Vn = U - W S, S <- e^(G_end) S + sum_r e^(G_end-G_r) k_r Vn_r^T, chunk after chunk",
+                                              "o_r = scale [ e^(G_r) S^T q_r + sum_(j<=r) (q_r.k_j) e^(G_r-G_j) Vn_j ]"};
+  std::string s;
+  for (int i = 0; i < kStages; ++i) {
+    Problem p;
+    p.operation = Operation::stages;
+    p.stage = static_cast<Stage>(i);
+    p.initial_state = p.stage == Stage::chunk_states;
+    p.chunk = 64;
+    if (subject != name(p.stage)) continue;
+    s = fmt::format("{}: a stage, one step of the chunkwise form alone (accuracy standard, section 10)\n\n  {}\n\n", subject, kFormulas[i]);
+    const auto line = [&](const char* what, const std::vector<StageTensor>& tensors) {
+      s += what;
+      for (const StageTensor& t : tensors) s += fmt::format(" {}{}", t.name, &t == &tensors.back() ? "\n" : ",");
+    };
+    line("inputs  ", stage_inputs(p));
+    line("outputs ", stage_outputs(p));
+    s += fmt::format("\nA kernel that offers it declares  ops=stages;stages={};chunks=64  among its capabilities. Require it:\n  {} verify --kernel NAME --profile stages/{}\n",
+                     subject, invocation(), subject);
+  }
+  return s;
 }
 
 std::string explain_kind(const Kind& k) {
@@ -176,7 +202,8 @@ std::string explain_case(const std::string& text) {
   const Case c = make_case(id);
   const Problem& p = id.problem;
   std::string s = fmt::format("{}\n\n", case_id(c));
-  s += fmt::format("operation   {}, rule {}, scale {:.9g}\n", name(p.operation), name(p.rule), p.effective_scale());
+  if (p.operation == Operation::stages) s += fmt::format("stage       {}, in chunks of {} rows\n", name(p.stage), p.chunk);
+  else s += fmt::format("operation   {}, rule {}, scale {:.9g}\n", name(p.operation), name(p.rule), p.effective_scale());
   s += fmt::format("sequences   {} of {} tokens in all; lengths", p.sequences(), p.tokens());
   for (std::size_t i = 0; i < std::min<std::size_t>(p.lengths.size(), 16); ++i) s += fmt::format(" {}", p.lengths[i]);
   s += p.lengths.size() > 16 ? " ...\n" : "\n";
@@ -229,6 +256,7 @@ struct ExplainCommand final : Command {
     if (const gdn_kernel* k = find_builtin(subject)) s += (s.empty() ? "" : "\n") + explain_kernel(*k);
     if (const Fault* f = find_fault(subject)) s += (s.empty() ? "" : "\n") + explain_fault(*f);
     if (const Check* c = find_check(subject)) s += (s.empty() ? "" : "\n") + explain_check(*c);
+    if (const std::string stage = explain_stage(subject); !stage.empty()) s += (s.empty() ? "" : "\n") + stage;
     s += explain_profile(subject);
     s += explain_convention(subject);
     if (s.empty()) throw Usage(fmt::format("nothing is called '{}'; `gdn-cts list` prints what there is", subject.substr(0, 200)));

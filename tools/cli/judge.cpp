@@ -25,7 +25,7 @@ struct JudgeCommand final : Command {
   int order() const override { return 31; }
   void options(Options& o) override {
     o.option("--golden", golden_file, "FILE.h5", "expected results (required)");
-    o.option("--candidate", candidate, "FILE.h5", "results: o and ht (of verify also snapshots) at the root, or one group per run (golden/README.md)");
+    o.option("--candidate", candidate, "FILE.h5", "results: o and ht (of verify also snapshots, of a stage its outputs) at the root, or one group per run (golden/README.md)");
     o.option("--convention", convention, "CONVENTION", "in which the results are laid out (`list conventions`); default canonical");
     o.option("--properties", properties, "P;...", "what the candidate promises: deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill");
     o.option("--name", label, "NAME", "what the report calls it; default the file's name");
@@ -60,7 +60,7 @@ struct JudgeCommand final : Command {
   // Outputs at the top level of the file, instead of a group for each run.
   bool of_base_run_alone() const {
     try {
-      return read_tensors(candidate, "/").count("o") > 0;
+      return read_tensors(candidate, "/").count("o") > 0;   // a stage has one run
     } catch (const BadInput&) {                    // reading the groups says what is wrong
       return false;
     }
