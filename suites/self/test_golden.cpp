@@ -91,7 +91,7 @@ TEST_CASE("every storage dtype and special value keeps its bits") {
   // The same through the compressed path of a golden, as free inputs of an operation that brings its own tensors.
   Golden g;
   g.the_case.family = "selftest";
-  g.the_case.problem = parse_problem("stages/n1_t1_h1_hv1_k1_v1/bf16");
+  g.the_case.problem = parse_problem("backward/n1_t1_h1_hv1_k1_v1/bf16");
   g.the_case.runs.push_back({"base", g.the_case.problem, set, false});
   g.truths.resize(1);
   CHECK(read_golden(write_golden(dir.path, g)).the_case.runs[0].inputs == set);

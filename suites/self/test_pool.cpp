@@ -153,7 +153,7 @@ TEST_CASE("the CPU kernels step as they prefill, and pass the families") {
   }
   // One that does not claim them is not asked, and says so.
   const Case c = make_case(parse_case_id(kVerify));
-  CHECK(execute("cpu_chunk_fp32", c.runs[0]).message == "ops=verify not in declared ops=prefill");
+  CHECK(execute("cpu_chunk_fp32", c.runs[0]).message == "ops=verify not in declared ops=prefill,stages");
 }
 
 TEST_CASE("a changed canary, a wrong slot and a lost snapshot are named") {
