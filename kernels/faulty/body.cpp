@@ -308,6 +308,9 @@ constexpr Fault kTable[] = {
     {"accepted_of_first_row", "acceptance-wrong", R, 0, "all rows use the count of the first one", "a missing stride"},
     {"accepted_state_not_kept", "acceptance-wrong", R, 0, "the accepted state is continued but not stored into its slot", "public reports of commits that are lost when nothing is accepted next"},
     {"drafts_written_to_pool", "acceptance-wrong", R, 0, "the state after all draft tokens is written to the pool before any is accepted", "decode kernels used for drafts"},
+    {"slot_number_in_4_bits", "slot-wrong", R, 16, "slots are found by their number modulo 16", "packed work descriptors with short fields"},
+    {"snapshots_of_four_drafts", "snapshot-wrong", R, 4, "draft tokens past the fourth have no snapshot of their own: the fourth's is overwritten", "buffers made for a fixed number of drafts"},
+    {"accepted_limited_to_four", "acceptance-wrong", R, 4, "of more than four accepted tokens only four are continued", "loops unrolled for a fixed number of drafts"},
     {"masked_fill_gate_skips_token", "gate-reset-lost", RC, -9999, "a token whose gate is at or below a fill value is taken as masked: neither decayed nor written", "padding that is marked by values instead of by lengths"},
     {"gate_sum_wraps_in_fixed_point", "saturation-wrong", C, 32768, "gate sums of a chunk are kept in 32-bit fixed point and wrap past -32768", "integer scans of quantised gates"},
     {"exponent_wraps_as_integer", "gate-reset-lost", RC, -2147483648.0, "a gate below -2^31 wraps as the integer exponent of its decay, which becomes 1", "exponentials by bit manipulation"},
@@ -332,6 +335,24 @@ constexpr Fault kTable[] = {
     {"byte_offset_ignored", "layout-stride-ignored", RC, 0, "tensors are taken to begin where their allocation begins", "public exchange formats whose offset is mostly 0"},
     {"short_offsets_read_as_64_bit", "layout-stride-ignored", RC, 0, "32-bit sequence offsets are read as 64-bit ones", "public reports of offset dtypes taken for granted"},
     {"summation_order_by_position", "batch-dependent", R, 0, "sums over key channels run backwards at every second token of a call", "unrolled loops with another order in the second half"},
+    // --- combinations: slips that need two or three things at once ---
+    {"later_sequence_zeroed_at_third_chunk", "state-zeroed-at-chunk-border", C, 2, "sequences after the first start their third chunk from a zero state", "double buffers whose index is not reset between sequences"},
+    {"wide_key_positions_wrap", "offset-overflow", RC, 512, "with more than 64 key channels token positions wrap at 512", "16-bit products of position and key dimension"},
+    {"wide_key_states_of_four_sequences", "initial-state-ignored", RC, 4, "with more than 64 key channels only the first four sequences read their initial state", "tables of a fixed size on the path for wide keys"},
+    {"wide_values_not_carried", "state-zeroed-at-chunk-border", C, 128, "value channels past the first 128 start every chunk from zero", "a second tile of values that is not chained"},
+    {"odd_key_channel_not_carried", "key-channels-dropped", C, 0, "of an odd number of key channels the last one starts every chunk from zero", "states stored in pairs"},
+    {"ungated_state_leaks_into_next_sequence", "state-leaks-into-next-sequence", RC, 0, "without gates a sequence starts from the final state of the one before", "a path of its own for the ungated rule"},
+    {"ungated_heads_in_pairs", "head-map-wrong", RC, 2, "without gates value head h reads key head h/2, whatever HV/H is", "a path of its own for the ungated rule"},
+    {"short_offsets_taken_as_equal", "layout-stride-ignored", RC, 0, "with 32-bit offsets all sequences are as long as the first", "public interfaces whose batch form came first"},
+    {"head_ratio_dispatched_down", "head-map-wrong", RC, 0, "a head ratio other than 1, 2, 3, 4, 8 takes the next smaller of these", "instances for the usual ratios only"},
+    {"short_state_sequence_stride", "state-stride-wrong", RC, 0, "initial states in 16 bits lie as far apart by sequence as those in fp32 would", "public reports of pool strides in the wrong dtype"},
+    {"half_precision_state_leaks", "state-leaks-into-next-sequence", RC, 0, "with fp16 inputs a sequence starts from the final state of the one before", "resets left out of one instance of a template"},
+    {"short_gate_sequence_offset", "sequence-gates-cross", RC, 0, "gates in 16 bits are looked up at half the offset of their sequence", "offsets counted in bytes of another dtype"},
+    {"sequence_number_in_6_bits", "sequence-state-mixed", RC, 64, "with several value heads and 64 key channels or more, initial states are found by the sequence number modulo 64", "packed work descriptors with short fields"},
+    {"state_in_bf16_every_fourth_chunk", "state-narrowed", C, 4, "the carried state passes through bf16 at every fourth chunk", "checkpoints of the state kept in the model dtype"},
+    {"state_in_bf16_when_long", "state-narrowed", RC, 1024, "the carried state is in bf16 from token 1024 on", "a path of its own for long sequences"},
+    {"subnormal_outputs_flushed", "subnormals-flushed", RC, 0x1p-126, "outputs below the least normal fp32 number become 0", "compilers that flush subnormals by default"},
+    {"subnormal_states_flushed", "subnormals-flushed", RC, 0x1p-126, "initial states below the least normal fp32 number are read as 0", "compilers that flush subnormals by default"},
     // --- memory and order ---
     {"one_element_wrong", "element-wrong", RC, 0x1p-4, "one output element is off by a sixteenth", "races and bad lanes"},
     {"one_lane_duplicated", "element-wrong", RC, 0, "one output element holds its neighbour's value", "races and bad lanes"},
@@ -463,6 +484,7 @@ class Body {
       if (slot < 0) return false;
     }
     if (is("slot_limited_to_batch"_f)) slot = std::min(slot, x_.N - 1);
+    if (is("slot_number_in_4_bits"_f)) slot %= static_cast<std::int64_t>(p_);
     read_ = write_ = slot;
     if (is("slot_list_ignored"_f) || is("slot_list_ignored_on_read"_f)) read_ = std::min(n, last);
     if (is("slot_list_ignored"_f) || is("slot_list_ignored_on_write"_f)) write_ = std::min(n, last);
@@ -472,6 +494,7 @@ class Body {
     if (x_.accepted.empty() || x_.before.empty()) return true;
     std::int64_t accepted = x_.accepted[is("accepted_of_first_row"_f) ? 0 : n];
     if (is("accepted_count_ignored"_f)) accepted = x_.drafts;
+    if (is("accepted_limited_to_four"_f)) accepted = std::min(accepted, static_cast<std::int64_t>(p_));
     if (accepted > 0) continued_ = n * x_.drafts + accepted - 1;
     if (is("accepted_reads_first_snapshot"_f) && accepted > 0) continued_ = n * x_.drafts;
     if (is("accepted_counts_from_zero"_f) && accepted > 0) continued_ = n * x_.drafts + std::min(accepted, x_.drafts - 1);
@@ -485,6 +508,7 @@ class Body {
     const std::int64_t count = x_.rows / x_.N;
     if (is("snapshot_of_last_token_missing"_f) && t == count - 1) return;
     std::int64_t row = n * count + t;
+    if (is("snapshots_of_four_drafts"_f)) row = n * count + std::min(t, static_cast<std::int64_t>(p_) - 1);
     if (is("snapshots_newest_first"_f)) row = n * count + count - 1 - t;
     if (is("snapshots_token_before_row"_f)) row = t * x_.N + n;
     for (std::int64_t i = 0; i < K_ * V_; ++i) {
@@ -503,6 +527,10 @@ class Body {
     std::int64_t last = cu_[n + 1];
     if (is("padding_processed"_f) && n == x_.N - 1) last = x_.rows;
     if (is("length_of_first_sequence"_f)) last = std::min(last, first_ + (cu_[1] - cu_[0]));
+    if (is("short_offsets_taken_as_equal"_f) && x_.short_offsets) {
+      first_ = n * cu_[1];
+      last = std::min(first_ + cu_[1], x_.rows);
+    }
     len_ = std::max<std::int64_t>(0, last - first_);
     if (is("tail_chunk_dropped"_f) && len_ > kChunk) len_ = len_ / kChunk * kChunk;
     if (is("only_first_chunks_launched"_f)) len_ = std::min(len_, static_cast<std::int64_t>(p_) * kChunk);
@@ -524,6 +552,11 @@ class Body {
       while ((std::int64_t{2} << shift) <= ratio_) ++shift;
       hk = std::min(hv >> shift, x_.H - 1);
     }
+    if (is("head_ratio_dispatched_down"_f)) {
+      const std::int64_t r = ratio_ >= 8 ? 8 : ratio_ >= 4 ? 4 : ratio_;
+      hk = std::min(hv / r, x_.H - 1);
+    }
+    if (is("ungated_heads_in_pairs"_f) && x_.g.empty()) hk = std::min(hv / static_cast<std::int64_t>(p_), x_.H - 1);
     if (is("head_modulo_ratio"_f)) hk = std::min(hv % ratio_, x_.H - 1);
     if (is("first_key_head_for_all"_f)) hk = 0;
     const std::int64_t hq = is("query_head_clamped"_f) ? std::min(hv, x_.H - 1) : hk;
@@ -541,7 +574,8 @@ class Body {
     const std::int64_t v_heads = is("value_stride_of_key_heads"_f) ? x_.H : x_.HV;
     const std::int64_t g_heads = is("gate_stride_of_key_heads"_f) ? x_.H : x_.HV;
     for (std::int64_t t = 0; t < rows; ++t) {
-      const std::int64_t row = from + (is("position_wraps"_f) ? t % static_cast<std::int64_t>(p_) : t);
+      const bool wraps = is("position_wraps"_f) || (is("wide_key_positions_wrap"_f) && x_.K > 64);
+      const std::int64_t row = from + (wraps ? t % static_cast<std::int64_t>(p_) : t);
       if (row >= x_.rows) break;
       std::int64_t key = (row * q_heads + hk) * x_.K;
       if (is("keys_head_before_token"_f)) key = (hk * x_.rows + row) * x_.K;
@@ -554,7 +588,7 @@ class Body {
       for (std::int64_t c = 0; c < V_; ++c) v_[t * V_ + c] = element(x_.v, turned ? (row * x_.V + c) * x_.HV + hv : (row * v_heads + hv) * x_.V + c);
       if (!x_.a.empty()) g_[t] = raw_gate(row, hg, hk);
       else if (is("gates_head_before_token"_f)) g_[t] = element(x_.g, hg * x_.rows + row);
-      else if (!x_.g.empty()) g_[t] = element(x_.g, row * g_heads + hg);
+      else if (!x_.g.empty()) g_[t] = element(x_.g, (is("short_gate_sequence_offset"_f) && x_.gate != DType::f32 ? row - first_ / 2 : row) * g_heads + hg);
       b_[t] = x_.beta.empty() ? T(1) : element(beta, row * x_.HV + hb);
     }
     if (is("gate_and_beta_exchanged"_f)) std::swap(g_, b_);
@@ -725,7 +759,8 @@ class Body {
 
   // ---- initial state ---------------------------------------------------------------------------------------------
   void start(std::int64_t n, std::int64_t hv, const std::vector<double>& stale) {
-    const bool leak = is("state_leaks_into_next_sequence"_f) ||
+    const bool leak = is("state_leaks_into_next_sequence"_f) || (is("ungated_state_leaks_into_next_sequence"_f) && x_.g.empty() && x_.rows > 0) ||
+                      (is("half_precision_state_leaks"_f) && x_.io == DType::f16) ||
                       (is("state_leaks_after_full_chunk"_f) && n > 0 && (cu_[n] - cu_[n - 1]) % kChunk == 0);
     const bool kept = (leak && n > 0) || (is("state_leaks_into_next_head"_f) && n == 0);
     if (!kept) std::fill(S_.begin(), S_.end(), T(0));
@@ -746,15 +781,18 @@ class Body {
     if (is("initial_state_only_for_one_token"_f) && len_ > 1) return;
     if (is("initial_state_only_for_first_sequence"_f) && n > 0) return;
     if (is("initial_state_skipped_for_short"_f) && len_ < kChunk) return;
+    if (is("wide_key_states_of_four_sequences"_f) && x_.K > 64 && n >= static_cast<std::int64_t>(p_)) return;
     std::int64_t source = n;
     if (is("initial_state_of_first_sequence"_f)) source = 0;
     if (is("sequence_number_in_8_bits"_f)) source = n % static_cast<std::int64_t>(p_);
+    if (is("sequence_number_in_6_bits"_f) && x_.HV > 1 && x_.K >= 64) source = n % static_cast<std::int64_t>(p_);
     if (is("empty_sequences_not_counted"_f)) {
       source = 0;
       for (std::int64_t m = 0; m < n; ++m) source += cu_[m + 1] > cu_[m];
     }
     std::int64_t base = (source * x_.HV + hv) * plane;
     if (is("initial_state_stride_16_bit"_f)) base /= 2;
+    if (is("short_state_sequence_stride"_f) && x_.state != DType::f32) base += source * x_.HV * plane;
     if (is("initial_state_head_stride_square"_f)) base = (source * x_.HV + hv) * x_.K * x_.K;
     if (is("initial_state_of_head_zero"_f)) base = source * x_.HV * plane;
     if (is("initial_state_head_before_sequence"_f)) base = (hv * x_.N + source) * plane;
@@ -777,6 +815,7 @@ class Body {
         const bool turned = is("initial_state_transposed"_f) || is("state_transposed_in_and_out"_f);
         T s = element(*from, base + (turned ? c * x_.K + r : r * x_.V + c));
         if (is("initial_state_in_bf16"_f)) s = narrow_to(s, Format::bf16);
+        if (is("subnormal_states_flushed"_f) && std::fabs(s) < static_cast<T>(p_)) s = 0;
         if (is("initial_state_scaled"_f)) s *= scale_;
         if (is("initial_state_first_tile_only"_f) && c >= static_cast<std::int64_t>(p_)) s = 0;
         S_[r * V_ + c] += s;
@@ -856,6 +895,7 @@ class Body {
       }
       if (is("decay_after_write"_f)) decay();
       stored_state();
+      if (is("state_in_bf16_when_long"_f) && t + 1 >= static_cast<std::int64_t>(p_)) narrow_all(S_, Format::bf16);
       if (x_.verify && !is("snapshot_before_write"_f) && !is("snapshots_all_of_last_token"_f)) put_snapshot(row_, t);
       if (!is("output_read_before_write"_f)) read(q, o);
       if (!Z_.empty()) {
@@ -886,6 +926,17 @@ class Body {
 
   // ---- chunkwise form: matrices of one chunk, row stride kChunk ----------------------------------------------------
   static constexpr std::int64_t N = kChunk;
+
+  // What happens to the state on its way into a chunk.
+  void carried_over(std::int64_t c0, std::int64_t chunk) {
+    const auto p = static_cast<std::int64_t>(p_);
+    if (is("later_sequence_zeroed_at_third_chunk"_f) && row_ > 0 && chunk == p) std::fill(S_.begin(), S_.end(), T(0));
+    if (is("state_in_bf16_every_fourth_chunk"_f) && chunk > 0 && chunk % p == 0) narrow_all(S_, Format::bf16);
+    if (is("state_in_bf16_when_long"_f) && c0 >= p) narrow_all(S_, Format::bf16);
+    if (is("wide_values_not_carried"_f) && chunk > 0 && V_ > p)
+      for (std::int64_t r = 0; r < K_; ++r) std::fill(&S_[r * V_ + p], &S_[r * V_] + V_, T(0));
+    if (is("odd_key_channel_not_carried"_f) && chunk > 0 && K_ % 2 == 1) std::fill_n(&S_[(K_ - 1) * V_], V_, T(0));
+  }
 
   // Decay factors of rows c0..c0+m: D[i][j] = e^(G_i-G_j) for i >= j, ein = e^G, eout = e^(G_last-G_j), etot = e^G_last.
   // Sums are formed pair by pair, so that a very negative gate absorbs nothing outside its own pairs.
@@ -1109,6 +1160,7 @@ class Body {
       if (is("state_zeroed_at_segment_border"_f) && chunk > 0 && chunk % static_cast<std::int64_t>(p_) == 0) std::fill(S_.begin(), S_.end(), T(0));
       if (is("initial_state_added_every_chunk"_f) && chunk > 0)
         for (std::size_t i = 0; i < late_.size(); ++i) S_[i] += late_[i];
+      carried_over(c0, chunk);
       stored_state();
       chunk_gates(c0, m);
 
@@ -1314,6 +1366,7 @@ class Body {
         if (is("output_truncated"_f)) o = static_cast<T>(truncate(static_cast<double>(o), io));
         if (is("output_through_fp16"_f)) o = narrow_to(o, Format::fp16);
         if (is("output_through_bf16"_f)) o = narrow_to(o, Format::bf16);
+        if (is("subnormal_outputs_flushed"_f) && std::fabs(o) < static_cast<T>(p_)) o = 0;
         if (is("value_tile_of_key_dim"_f) && c >= std::max<std::int64_t>(1, x_.V / x_.K) * x_.K) continue;
         if (is("value_tail_not_stored"_f) && x_.V > 16 && c >= x_.V / 16 * 16) continue;
         std::int64_t i = (row * x_.HV + hv) * x_.V + c;

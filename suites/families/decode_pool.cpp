@@ -16,12 +16,14 @@ struct DecodePool final : Family {
     return "A serving engine hands a decode kernel a pool of states and a list that says which slot each row of the batch "
            "has, -1 for rows without a sequence. Here slots are out of order and change rows from call to call, idle rows "
            "move through the batch, slot 0, the last slot and others are used by nobody and must keep their bits, and K "
-           "differs from V. Further runs put the rows in another order, give the same slots to other sequences, and come back "
+           "differs from V. Single gates reach from -60 to -1e4, which erases a state, single keys are 0 or short. Further runs put the rows in another order, give the same slots to other sequences, and come back "
            "to the first ones.";
   }
   std::vector<std::string> kinds() const override {
     return {"slot-padding-mishandled", "slot-wrong", "slot-reuse-leaks", "state-stride-wrong", "workspace-stale",
-            "state-shared-between-heads", "initial-state-transposed", "final-state-transposed", "initial-state-ignored"};
+            "state-shared-between-heads", "initial-state-transposed", "final-state-transposed", "initial-state-ignored",
+            "gate-clamped", "gate-reset-lost", "scale-wrong", "output-unwritten", "head-map-wrong", "key-channels-dropped", "value-channels-dropped",
+            "subnormals-flushed", "nan-in-output", "unwanted-normalisation"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
@@ -32,11 +34,15 @@ struct DecodePool final : Family {
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text : {"n4_t6_h2_hv4_k32_v48/*/h0,slots=9", "n5_t4_h1_hv3_k48_v32/*/h0,slots=12", "n4_t4_h2_hv4_k64_v64/*/h0,slots=7",
                                "n4_t4_h2_hv4_k128_v128/*/h0,slots=7", "n1_t3_h1_hv2_k64_v32/*/h0,slots=3", "n4_t5_h1_hv2_k16_v24/*/h0,slots=6,state=bf16",
-                               "n6_t3_h1_hv2_k16_v16/*/h0,slots=6"}) {
+                               "n6_t3_h1_hv2_k16_v16/*/h0,slots=6", "n11_t5_h1_hv1_k44_v28/*/h0,slots=24", "n3_t4_h4_hv16_k16_v20/*/h0,slots=20",
+                               "n2_t3_h4_hv20_k16_v16/*/h0,slots=4,scale=0x1p-1", "n3_t3_h3_hv9_k24_v8/*/h0,slots=5,scale=0x1p+0"}) {
         std::string t = text;
         t.replace(t.find('*'), 1, dtype);
         list.push_back(parse_problem("decode/" + t));
       }
+    for (Problem& more : fill::problems({"decode/n3_t5_h2_hv4_k32_v24/fp16/h0,slots=5", "decode/n3_t4_h1_hv2_k32_v16/fp16/h0,slots=4,g=fp16,beta=fp16,state=fp16",
+                                         "decode/n3_t4_h1_hv2_k16_v16/bf16/h0,slots=4,g=bf16,beta=bf16"}))
+      list.push_back(std::move(more));
     if (level != Level::ci)
       for (Problem& more : fill::problems({"decode/n64_t8_h2_hv4_k64_v64/bf16/h0,slots=200", "decode/n33_t5_h16_hv32_k128_v128/bf16/h0,slots=40",
                                            "decode/n256_t2_h1_hv2_k16_v16/fp32/h0,slots=1000", "decode/n7_t9_h4_hv8_k128_v64/fp16/h0,slots=12,state=fp16"}))
@@ -60,7 +66,7 @@ struct DecodePool final : Family {
         indices.set(c * N + n, idle || at >= live ? -1 : static_cast<double>(slots[static_cast<std::size_t>(at)]));
       }
     Case c = fill::single(name(), p, seed, pool::inputs(p, seed, style, indices));
-    decays_first(p, c.runs[0].inputs);
+    prepare(p, seed, c.runs[0].inputs);
 
     if (N > 1) {
       const I HV = p.value_heads, V = p.value_dim;
@@ -84,7 +90,7 @@ struct DecodePool final : Family {
     }
     relate::add_run(c, "other sequences in the same slots", [&](Run& r) {
       r.inputs = pool::inputs(p, seed + 0x9e3779b97f4a7c15u, style, indices);
-      decays_first(p, r.inputs);
+      prepare(p, seed, r.inputs);
     }, true);
     const std::size_t again = relate::add_run(c, "the first ones again", [](Run&) {});
     relate::add(c, 36, RelationClass::deterministic, again, "the same calls give the same numbers after the slots were used by others", relate::base_times(again, 1, 1));
@@ -92,8 +98,9 @@ struct DecodePool final : Family {
   }
 
  private:
-  // Every head's first token decays the state it was given, differently.
-  static void decays_first(const Problem& p, TensorSet& t) {
+  // What every token of a pool may be, and first tokens that decay the state they were given, differently per head.
+  static void prepare(const Problem& p, std::uint64_t seed, TensorSet& t) {
+    pool::put_extremes(p, seed, t);
     const auto g = t.find("g");
     if (g == t.end() || p.rule == Rule::kda) return;
     const auto offsets = p.offsets();

@@ -21,7 +21,7 @@ struct Layouts final : Family {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t20_h1_hv2_k32_v16/bf16/h0,strided", "prefill/n1_t20_h1_hv2_k32_v16/fp32/h0,strided",
                                                      "prefill/n2_t20_h1_hv2_k16_v16/bf16/h0,cu=i32"});
     return fill::problems({"prefill/n2_t35_h2_hv4_k64_v32/bf16/h0,strided", "prefill/n2_t35_h2_hv4_k64_v32/fp32/h0,strided", "prefill/n1_t35_h1_hv2_k128_v128/bf16/h0,strided",
-                           "prefill/n1_t66_h1_hv2_k64_v64/fp32/h0,strided,split=20", "prefill/n3_t20_h1_hv2_k64_v64/bf16/h0,cu=i32", "prefill/n3_t20_h1_hv2_k64_v64/fp32/h0,cu=i32"});
+                           "prefill/n1_t66_h1_hv2_k64_v64/fp32/h0,strided,split=20", "prefill/n3_t20+7+33_h1_hv2_k64_v64/bf16/h0,cu=i32", "prefill/n3_t20+7+33_h1_hv2_k64_v64/fp32/h0,cu=i32"});
   }
   Case make(const Problem& p, std::uint64_t seed) const override {
     fill::require_prefill(name(), p);

@@ -30,6 +30,7 @@ struct LongMemory final : Family {
          "prefill/n1_t500_h1_hv2_k128_v128/bf16/h0", "prefill/n1_t500_h1_hv1_k128_v128/fp32/h0",
          "prefill/n1_t2048_h1_hv2_k32_v32/fp32/h0", "prefill/n1_t2048_h1_hv2_k32_v32/bf16/h0",
          "prefill/n1_t4225_h1_hv1_k16_v16/fp32/h0", "prefill/n1_t4225_h1_hv1_k16_v16/bf16/h0",   // more than 64 chunks
+         "prefill/n1_t600_h1_hv1_k128_v16/fp32/h0", "prefill/n1_t600_h1_hv1_k128_v16/bf16/h0",
          "prefill/n1_t500_h1_hv2_k32_v32/fp32/h0,state=bf16"});
     if (level != Level::ci)
       for (Problem& more : fill::problems({"prefill/n1_t8192_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t8192_h1_hv2_k128_v128/fp32/h0",

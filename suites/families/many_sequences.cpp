@@ -23,7 +23,7 @@ struct ManySequences final : Family {
     std::vector<Problem> p;
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text : {"n400_t3x100+0x20+1x130+63+64+65+2x147_h1_hv2_k16_v16/*/h0,pad=7", "n520_t1x256+0+2x263_h1_hv2_k8_v16/*", "n257_t1_h1_hv1_k32_v32/*/h0",
-                               "n70_t1x20+17+0+1x24+64+2x23_h1_hv1_k64_v64/*/h0"}) {
+                               "n70_t1x20+17+0+1x24+64+2x23_h1_hv2_k64_v64/*/h0"}) {
         std::string t = text;
         t.replace(t.find('*'), 1, dtype);
         p.push_back(parse_problem("prefill/" + t));

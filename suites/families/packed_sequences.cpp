@@ -13,12 +13,12 @@ struct PackedSequences final : Family {
     return "Sequences of lengths 0, 1, C-1, C, C+1 side by side, empty ones first, last and twice in a row. Nothing is forgotten in "
            "one head, so whatever a sequence leaves behind would show in the next; the first token of each sequence has a "
            "decay of its own, so that a gate sum that runs on over the border shows. Some buffers are longer than the last "
-           "offset, and the rows past it are NaN.";
+           "offset, and the rows past it are NaN. Some sequences after the first have three chunks, and some tensors 16 bits.";
   }
   std::vector<std::string> kinds() const override {
     return {"state-leaks-into-next-sequence", "sequence-border-off-by-one", "chunks-cross-sequences", "sequence-gates-cross",
             "empty-sequence-mishandled", "one-token-sequence-mishandled", "sequence-state-mixed", "padding-used",
-            "initial-state-ignored", "final-state-unwritten", "final-state-wrong", "tail-padding-read"};
+            "initial-state-ignored", "final-state-unwritten", "final-state-wrong", "tail-padding-read", "state-zeroed-at-chunk-border", "state-stride-wrong"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
@@ -38,6 +38,13 @@ struct PackedSequences final : Family {
         t.replace(t.find('*'), 1, dtype);
         list.push_back(parse_problem("prefill/" + t));
       }
+    // Several chunks in a later sequence, wide keys in a fifth one, 16 bits everywhere.
+    for (const char* text : {"prefill/n3_t5+150+133_h1_hv2_k32_v32/bf16/h0", "prefill/n3_t5+150+133_h1_hv2_k32_v32/fp32/h0",
+                             "prefill/n6_t3+2+1+4+2+5_h1_hv2_k128_v128/bf16/h0", "prefill/n6_t3+2+1+4+2+5_h1_hv2_k128_v128/fp32/h0",
+                             "prefill/n3_t7+40+66_h1_hv2_k32_v32/bf16/h0,state=bf16", "prefill/n3_t7+40+66_h1_hv2_k32_v32/fp16/h0",
+                             "prefill/n3_t7+40+66_h1_hv2_k32_v32/fp16/h0,g=fp16,beta=fp16,state=fp16", "prefill/n3_t7+40+66_h1_hv2_k32_v32/bf16/h0,g=bf16,beta=bf16",
+                             "prefill/n3_t7+40+66_h1_hv2_k32_v32/fp32/h0,g=bf16,beta=bf16,state=bf16"})
+      list.push_back(parse_problem(text));
     if (level != Level::ci)
       for (Problem& more : fill::problems({"prefill/n300_t1x100+5x100+17x100_h1_hv2_k16_v16/fp32/h0",
                                            "prefill/n4_t1000+1+777+64_h2_hv4_k128_v128/bf16/h0", "prefill/n4096_t3_h1_hv1_k16_v16/bf16/h0"}))

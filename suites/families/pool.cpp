@@ -44,4 +44,29 @@ TensorSet inputs(const Problem& p, std::uint64_t seed, const fill::Style& style,
   return t;
 }
 
+void put_extremes(const Problem& p, std::uint64_t seed, TensorSet& t) {
+  Tensor &q = t.at("q"), &k = t.at("k"), &v = t.at("v");
+  const auto g = t.find("g");
+  const I H = p.heads, HV = p.value_heads, K = p.key_dim, V = p.value_dim;
+  const auto scale_row = [](Tensor& x, I row, I width, double factor) {
+    for (I e = row * width; e < (row + 1) * width; ++e) x.set(e, x.at(e) * factor);
+  };
+  for (I row = 0; row < p.tokens(); ++row) {
+    const I pick = row + static_cast<I>(seed % 35);
+    if (p.io == DType::f16 && pick % 2) scale_row(q, row, H * K, 0x1p-14);
+    if (pick % 7 == 3) scale_row(k, row, H * K, 0);
+    if (pick % 7 == 5) {
+      scale_row(k, row, H * K, 0x1p-10);
+      scale_row(v, row, HV * V, 0x1p10);
+    }
+    for (I h = 2; h < HV && p.io != DType::f16 && p.state != DType::f16; h += 3)   // some heads hold more than fp16 can
+      scale_row(v, row * HV + h, V, 0x1p20);
+    constexpr double large[] = {-60, -1e4, -88, -1000, -104};
+    for (I h = 0; h < HV && g != t.end() && p.rule == Rule::gated_delta; ++h) {
+      const I at = row * HV + h, turn = pick + 3 * h;
+      if (turn % 5 == 0 && g->second.at(at) <= 0) g->second.set(at, large[turn / 5 % 5]);   // not where idle rows hold NaN
+    }
+  }
+}
+
 }  // namespace gdn::pool

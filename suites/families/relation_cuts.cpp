@@ -15,7 +15,7 @@ struct RelationCuts final : Family {
   std::string name() const override { return "relation_cuts"; }
   std::string profile() const override { return "core"; }
   std::string rationale() const override {
-    return "A sequence cut at odd rows into several calls, or given token by token, and one with tokens of beta=0 and g=0 put inside, hold the same "
+    return "A sequence cut at odd rows into several calls, or given token by token, and one with tokens of beta=0 and g=0 put inside or in front, hold the same "
            "tokens at other places of a call and of a chunk. A recurrent kernel that declares that the shape does not matter must return the same "
            "numbers; for every kernel all runs are judged against the exact result.";
   }
@@ -70,6 +70,21 @@ struct RelationCuts final : Family {
           if (name != "g" && name != "beta") t = other.at(name);
           for (std::size_t i = 0; i < to.size(); ++i)
             for (I e = 0; e < width; ++e) t.set_bits(to[i] * width + e, old.bits(static_cast<I>(i) * width + e));
+        }
+        r.inputs = std::move(grown);
+      }, true);
+      // Padding on the left. No relation: a kernel that keeps the state in 16 bits rounds h0 before its first decay.
+      relate::add_run(c, "identity tokens in front", [&](Run& r) {
+        constexpr I more = 7;
+        r.problem.lengths[0] += more;
+        const TensorSet other = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
+        TensorSet grown = fill::allocate(r.problem);
+        for (auto& [name, t] : grown) {
+          if (name == "cu_seqlens") continue;
+          const Tensor& old = r.inputs.at(name);
+          const I shift = name == "h0" ? 0 : more * (old.size() / p.tokens());
+          if (name != "g" && name != "beta" && name != "h0") t = other.at(name);
+          for (I i = 0; i < old.size(); ++i) t.set_bits(shift + i, old.bits(i));
         }
         r.inputs = std::move(grown);
       }, true);

@@ -13,7 +13,7 @@ struct RelationRepeat final : Family {
   std::string name() const override { return "relation_repeat"; }
   std::string profile() const override { return "core"; }
   std::string rationale() const override {
-    return "Run the problem, run another one of other shape and values, and run the first four times again: a kernel that "
+    return "Run the problem, run another one of other shape and values, and run the first four times again (30 times at nightly): a kernel that "
            "declares itself deterministic must return the same bits. Results of a reused plan or workspace that "
            "still holds something of the call between would differ.";
   }
@@ -23,6 +23,9 @@ struct RelationRepeat final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t70_h1_hv2_k64_v32/bf16/h0",
                                                      "prefill/n1_t70_h1_hv2_k64_v32/fp32/h0"});
+    if (level != Level::ci)
+      return fill::problems({"prefill/n1_t130_h2_hv4_k64_v32/bf16/h0", "prefill/n1_t130_h2_hv4_k64_v32/fp32/h0", "prefill/n1_t70_h1_hv2_k64_v64/bf16",
+                             "prefill/n1_t300_h2_hv8_k32_v32/bf16/h0", "prefill/n1_t300_h2_hv8_k32_v32/fp32/h0"});   // the last two 30 times
     return fill::problems({"prefill/n1_t130_h2_hv4_k64_v32/bf16/h0", "prefill/n1_t130_h2_hv4_k64_v32/fp32/h0",
                            "prefill/n1_t70_h1_hv2_k64_v64/bf16"});
   }
@@ -38,7 +41,7 @@ struct RelationRepeat final : Family {
       r.problem.final_state = true;
       r.inputs = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
     });
-    for (int i = 1; i <= 4; ++i) {
+    for (int i = 1; i <= (p.tokens() >= 300 ? 30 : 4); ++i) {   // what happens now and then only needs many runs, and is for nightly
       const std::size_t again = relate::add_run(c, "again " + std::to_string(i), [](Run&) {});
       relate::add(c, 36, RelationClass::deterministic, again, "the same call gives the same bits, whatever ran between", relate::base_times(again, 1, 1));
     }

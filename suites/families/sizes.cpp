@@ -12,12 +12,12 @@ struct Sizes final : Family {
   std::string profile() const override { return "sizes"; }
   std::string rationale() const override {
     return "K in {16, 32, 48, 60, 64, 96, 100, 128, 192, 256}, V up to 512, K above and below V, so that tiles of 8, 16, 32, 64 and 128 channels all leave "
-           "a remainder somewhere; HV/H in {1, 2, 3, 4, 8}, one key head, three heads. A kernel that takes one dimension for another, or rounds one "
+           "a remainder somewhere; HV/H in {1, 2, 3, 4, 5, 8, 16}, one key head, three heads; over several chunks as well. A kernel that takes one dimension for another, or rounds one "
            "down to its tile, shows in whole channels.";
   }
   std::vector<std::string> kinds() const override {
     return {"key-channels-dropped", "value-channels-dropped", "tile-from-wrong-dim", "head-map-wrong", "output-stride-wrong", "state-stride-wrong",
-            "scale-wrong", "initial-state-transposed", "final-state-transposed", "final-state-unwritten", "initial-state-ignored", "layout-stride-ignored"};
+            "scale-wrong", "initial-state-transposed", "final-state-transposed", "final-state-unwritten", "initial-state-ignored", "layout-stride-ignored", "state-zeroed-at-chunk-border"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
@@ -27,7 +27,8 @@ struct Sizes final : Family {
     for (const char* shape :
          {"n1_t35_h1_hv3_k60_v100", "n1_t66_h3_hv3_k20_v48", "n1_t35_h1_hv1_k192_v72", "n1_t35_h1_hv8_k16_v24", "n1_t66_h2_hv6_k48_v16", "n1_t35_h2_hv2_k100_v36",
           "n1_t35_h1_hv2_k96_v192", "n1_t17_h1_hv1_k256_v512", "n1_t35_h1_hv4_k32_v80", "n1_t35_h1_hv2_k256_v64", "n1_t35_h1_hv2_k64_v160", "n1_t35_h1_hv2_k128_v65",
-          "n1_t35_h1_hv2_k64_v128", "n1_t35_h1_hv2_k128_v64", "n1_t35_h3_hv12_k24_v8"})
+          "n1_t35_h1_hv2_k64_v128", "n1_t35_h1_hv2_k128_v64", "n1_t35_h3_hv12_k24_v8",
+          "n1_t130_h1_hv1_k33_v160", "n1_t150_h1_hv1_k20_v56", "n1_t20_h2_hv10_k32_v16", "n1_t20_h2_hv32_k16_v16"})
       for (const char* dtype : {"bf16", "fp32"}) p.push_back(parse_problem(std::string("prefill/") + shape + "/" + dtype + "/h0"));
     if (level != Level::ci)
       for (const int k : {16, 32, 48, 60, 64, 96, 100, 128, 192, 256})

@@ -15,11 +15,12 @@ struct Ungated final : Family {
            "gates have to come from elsewhere. The same inputs are run under rule delta and, with g = 0, under the gated rule; both are judged "
            "against the exact result, which is the same. Asked of kernels that declare rule delta.";
   }
-  std::vector<std::string> kinds() const override { return {"mask-off-by-one", "initial-state-ignored", "cross-term-missing", "correction-missing"}; }
+  std::vector<std::string> kinds() const override { return {"mask-off-by-one", "initial-state-ignored", "cross-term-missing", "correction-missing", "state-leaks-into-next-sequence", "head-map-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t66_h1_hv2_k32_v32/bf16/h0,rule=delta", "prefill/n1_t66_h1_hv2_k32_v32/fp32/h0,rule=delta"});
     return fill::problems({"prefill/n1_t130_h2_hv4_k64_v64/bf16/h0,rule=delta", "prefill/n1_t130_h2_hv4_k64_v64/fp32/h0,rule=delta",
-                           "prefill/n1_t70_h1_hv2_k128_v128/bf16/h0,rule=delta", "prefill/n1_t1_h1_hv2_k64_v64/fp32/h0,rule=delta"});
+                           "prefill/n1_t70_h1_hv2_k128_v128/bf16/h0,rule=delta", "prefill/n1_t1_h1_hv2_k64_v64/fp32/h0,rule=delta",
+                           "prefill/n3_t9+70+21_h2_hv6_k32_v32/bf16/h0,rule=delta", "prefill/n3_t9+70+21_h2_hv6_k32_v32/fp32/h0,rule=delta"});
   }
   Case make(const Problem& p, std::uint64_t seed) const override {
     fill::require_prefill(name(), p);

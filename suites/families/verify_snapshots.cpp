@@ -21,7 +21,8 @@ struct VerifySnapshots final : Family {
            "rows without a sequence and slots that nobody uses are there as well.";
   }
   std::vector<std::string> kinds() const override {
-    return {"snapshot-wrong", "acceptance-wrong", "slot-wrong", "slot-padding-mishandled", "slot-reuse-leaks"};
+    return {"snapshot-wrong", "acceptance-wrong", "slot-wrong", "slot-padding-mishandled", "slot-reuse-leaks", "gate-clamped", "gate-reset-lost",
+            "scale-wrong", "output-unwritten", "head-map-wrong", "key-channels-dropped", "subnormals-flushed", "nan-in-output"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
@@ -32,11 +33,15 @@ struct VerifySnapshots final : Family {
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text : {"n4_t13_h2_hv4_k16_v24/*/h0,slots=7,draft=4", "n5_t10_h1_hv3_k32_v16/*/h0,slots=9,draft=3", "n3_t9_h1_hv2_k64_v64/*/h0,slots=5,draft=2",
                                "n3_t5_h1_hv2_k128_v128/*/h0,slots=5,draft=4", "n3_t7_h1_hv2_k16_v16/*/h0,slots=5,draft=1", "n3_t4_h1_hv2_k32_v32/*/h0,slots=5,draft=4",
-                               "n4_t9_h1_hv2_k16_v16/*/h0,slots=6,draft=2,state=bf16"}) {
+                               "n4_t9_h1_hv2_k16_v16/*/h0,slots=6,draft=2,state=bf16", "n10_t13_h1_hv1_k44_v12/*/h0,slots=24,draft=6",
+                               "n3_t9_h4_hv16_k8_v12/*/h0,slots=5,draft=4,scale=0x1p-1", "n2_t19_h4_hv20_k8_v8/*/h0,slots=4,draft=9,scale=0x1p+0"}) {
         std::string t = text;
         t.replace(t.find('*'), 1, dtype);
         list.push_back(parse_problem("verify/" + t));
       }
+    list.push_back(parse_problem("verify/n3_t9_h1_hv2_k24_v20/fp16/h0,slots=5,draft=2"));
+    list.push_back(parse_problem("verify/n3_t9_h1_hv2_k16_v16/bf16/h0,g=bf16,beta=bf16,slots=5,draft=2"));
+    list.push_back(parse_problem("verify/n3_t10_h1_hv2_k16_v16/fp16/h0,slots=5,draft=3,state=fp16"));
     if (level != Level::ci)
       for (Problem& more : fill::problems({"verify/n16_t33_h4_hv8_k64_v64/bf16/h0,slots=40,draft=4", "verify/n5_t29_h2_hv4_k128_v128/bf16/h0,slots=9,draft=7"}))
         list.push_back(std::move(more));
@@ -62,6 +67,7 @@ struct VerifySnapshots final : Family {
     const auto filled = [&](std::uint64_t s) {
       TensorSet t = pool::inputs(p, s, style, indices);
       t["accepted"] = accepted;
+      pool::put_extremes(p, s, t);
       return t;
     };
     Case c = fill::single(name(), p, seed, filled(seed));

@@ -72,6 +72,15 @@ std::vector<Run> probes() {
       probe("prefill/n1_t9_h1_hv1_k8_v8/fp16/h0,g=bf16", {-0.01}, 1, 0x1p-16, 1),
       probe("prefill/n1_t9_h1_hv1_k8_v8/fp32/h0,rule=delta", {0}, 1, 1, 1),
       probe("prefill/n2_t9_h1_hv1_k8_v8/fp32/h0,cu=i32", {-0.01}, 1, 1, 1),
+      probe("prefill/n3_t9+2+5_h1_hv1_k8_v8/fp32/h0,cu=i32", {-0.01}, 1, 1, 1),
+      probe("prefill/n2_t3+140_h1_hv1_k33_v130/fp32/h0", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t520_h1_hv1_k66_v2/fp32/h0", {-0.01}, 1, 1, 1),
+      probe("prefill/n6_t2_h1_hv1_k66_v2/fp32/h0", {-0.01}, 1, 1, 1),
+      probe("prefill/n2_t9+4_h2_hv6_k8_v8/fp32/rule=delta", {0}, 1, 1, 1),
+      probe("prefill/n1_t3_h2_hv10_k8_v8/fp32", {-0.01}, 1, 1, 1),
+      probe("prefill/n2_t9+4_h1_hv1_k8_v8/fp16/h0,g=bf16,state=bf16", {-0.01, -0.02, -0.03}, 1, 1, 1),
+      probe("prefill/n70_t1_h1_hv2_k64_v2/fp32/h0", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t9_h1_hv1_k8_v8/fp32/h0,scale=0x1p-130", {-0.01}, 1, 1, 1),
   };
 }
 
@@ -202,7 +211,8 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
                                            "output_dtype_of_first_call", "scale_of_first_key_dim", "input_strides_taken_as_dense",
                                            "output_strides_taken_as_dense", "byte_offset_ignored", "positive_gate_accepted", "score_rows_masked_by_multiplication"};
   std::vector<Run> runs = probes();
-  for (const char* id : {"raw_gates:prefill/n1_t40_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gates:prefill/n1_t36_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gate_extremes:prefill/n1_t36_h1_hv3_k16_v8/fp32/h0,raw:1"})
+  for (const char* id : {"raw_gates:prefill/n1_t40_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gates:prefill/n1_t36_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gate_extremes:prefill/n1_t36_h1_hv3_k16_v8/fp32/h0,raw:1",
+                         "pass_through:prefill/n1_t3_h1_hv1_k8_v8/fp32/h0,scale=0x1p+120:1"})
     runs.push_back(make_case(parse_case_id(id)).runs[0]);
   std::vector<TensorSet> exact;
   for (const Run& run : runs) {
@@ -212,7 +222,8 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   }
   // Pools are there in the recurrent form alone.
   std::vector<Run> pools;
-  for (const char* id : {"decode_pool:decode/n4_t6_h2_hv4_k16_v24/fp32/h0,slots=9:1", "verify_snapshots:verify/n4_t13_h2_hv4_k16_v24/fp32/h0,slots=7,draft=3:1"})
+  for (const char* id : {"decode_pool:decode/n4_t6_h2_hv4_k16_v24/fp32/h0,slots=9:1", "decode_pool:decode/n9_t3_h1_hv1_k8_v8/fp32/h0,slots=30:1",
+                         "verify_snapshots:verify/n3_t13_h1_hv1_k8_v8/fp32/h0,slots=5,draft=6:1", "verify_snapshots:verify/n4_t13_h2_hv4_k16_v24/fp32/h0,slots=7,draft=3:1"})
     pools.push_back(make_case(parse_case_id(id)).runs[0]);
   std::vector<TensorSet> exact_pools;
   for (const Run& run : pools) exact_pools.push_back(run_fault(none, Form::recurrent, run));

@@ -41,6 +41,29 @@ TEST_CASE("the first ten faults are caught in every form and scalar, and no twin
   CHECK(r.score() == 1);
 }
 
+// A fault may sit in the decode kernel alone; prefill families do not help there.
+TEST_CASE("what faults do to decode or to verify is caught by families of that operation") {
+  PowerOptions o;
+  o.measure_survivors = false;
+  o.faults = {"beta_clamped_to_one", "gate_clamped", "very_negative_gate_ignored", "exponent_wraps_as_integer", "infinite_gate_taken_as_zero", "scale_argument_ignored",
+              "scale_one_taken_as_default", "only_first_sequences_launched", "only_first_heads_launched", "value_tail_not_stored", "key_tail_dropped",
+              "key_vector_tail_counted_twice", "head_ratio_as_shift", "head_ratio_dispatched_down", "half_subnormals_flushed", "short_gate_keeps_its_dtype",
+              "slot_number_in_4_bits", "state_clamped", "short_key_taken_as_zero", "zero_key_gives_nan"};
+  for (const char* operation : {"decode", "verify"}) {
+    o.families.clear();
+    for (const Family* f : families())
+      if (name(f->problems(Level::ci)[0].operation) == std::string_view(operation)) o.families.push_back(f->name());
+    if (operation[0] == 'v') o.faults.insert(o.faults.end(), {"snapshots_of_four_drafts", "accepted_limited_to_four"});
+    const PowerResult r = measure_power(o);
+    INFO(power_table(r));
+    CHECK(r.alarms.empty());
+    for (const FaultPower& f : r.faults) {
+      INFO(operation << " " << f.fault->name);
+      CHECK(std::any_of(f.variants.begin(), f.variants.end(), [](const VariantPower& v) { return v.form == Form::recurrent && v.killed(); }));
+    }
+  }
+}
+
 TEST_CASE("a full run names families, its cover kills the same, and its JSON can be read") {
   PowerOptions o = smoke({"delta_term_missing", "state_leaks_into_next_sequence", "initial_state_ignored"}, {"packed_sequences", "state_handoff"});
   o.full = true;
