@@ -398,10 +398,18 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
   std::vector<bool> made(ids.size());
   std::size_t done = 0, last = ids.size();         // last: of the cases that count, one past
   std::mutex mutex;
+  std::map<std::string, const Record*> earlier;
+  for (const Record& r : o.done) earlier[r.case_id] = &r;
   const auto take = [&](std::size_t i, int worker) {
     {
       const std::lock_guard held(mutex);
       if (i >= last) return;
+      if (const auto known = earlier.find(ids[i].family + ":" + to_string(ids[i].problem) + ":" + std::to_string(ids[i].seed)); known != earlier.end()) {
+        records[i] = *known->second;
+        made[i] = true;
+        if (progress) progress(++done, ids.size(), records[i]);
+        return;
+      }
     }
     KernelSession& session = worker == 0 ? kernel : *others[static_cast<std::size_t>(worker) - 1];
     const Case c = make_case(ids[i]);

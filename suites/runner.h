@@ -24,6 +24,7 @@ struct GateOptions {
   bool fail_fast = false;
   std::size_t jobs = 1;                            // cases side by side, each by a session of its own; the records are the same
   std::function<std::unique_ptr<KernelSession>()> open;   // makes the other sessions; needed for jobs > 1
+  std::vector<Record> done;                        // of an earlier part of this run: these cases are not run again
   std::size_t shard = 0, shards = 1;               // only case i with i mod shards = shard, for several machines or jobs
 };
 struct GateResult {

@@ -211,6 +211,29 @@ TEST_CASE("a correct kernel passes the gate") {
   CHECK(contains(audit.out, "BROKEN: "));
 }
 
+TEST_CASE("a run that was ended goes on where it was") {
+  const Directory dir;
+  const std::string question = "verify --kernel cpu_recurrent_fp32 --family typical --resume '" + dir / "log.jsonl" + "'";
+  const Result whole = gdn_cts(question);
+  CHECK(whole.status == 0);
+  std::string log = read_file(dir / "log.jsonl");
+  const std::size_t count = lines(log);
+  REQUIRE(count > 2);
+  // Ended while the third line was written; the first says what no second run would say.
+  log.resize(log.find('\n', log.find('\n') + 1) + 40);
+  const std::string passed = "\"verdict\":\"PASSED\"";
+  log.replace(log.find(passed), passed.size(), "\"verdict\":\"FAILED\"");
+  write_file(dir / "log.jsonl", log);
+  const Result rest = gdn_cts(question);
+  CAPTURE(rest.out, rest.err);
+  CHECK(rest.status == 1);
+  CHECK(contains(rest.err, "2 cases are in "));
+  CHECK(lines(read_file(dir / "log.jsonl")) == count);
+  refused(question + " --seed 2", "is of another run");
+  write_file(dir / "log.jsonl", "nonsense\n");
+  refused(question, "log.jsonl:1: ");
+}
+
 TEST_CASE("a faulty kernel fails, and the line that it prints fails again") {
   const Directory dir;
   const Result r = gdn_cts("verify --kernel faulty/correction_before_decay/chunk-fp32 --family typical --failures 1 --report '" + dir / "page" + "'");
