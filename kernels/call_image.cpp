@@ -10,6 +10,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "reference/parallel.h"
+
 namespace gdn {
 namespace {
 
@@ -48,22 +50,40 @@ std::size_t damaged(const std::byte* first, const std::byte* last, DType t, std:
 
 bool dense(const PlacedTensor& x) { return x.byte_offset == 0; }
 
-// Strides of the tensor in memory, and the number of elements from the first to behind the last.
-std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape, bool spread, std::int64_t& extent) {
-  constexpr std::int64_t gap = 8;
+// Strides of the tensor in memory, and the number of elements from the first to behind the last. Gaps between rows are multiples of `unit`, as
+// many as no tensor of the same shape has, and of outputs more than of inputs, so that what is addressed wrongly stays in the tensor.
+std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape, const Problem& p, std::int32_t role, std::int64_t unit, std::int64_t& extent) {
+  const bool spread = p.strided && shape.size() > 1;
+  const std::int64_t gap = spread ? unit * (1 + role % 7 + (role >= GDN_O ? 7 : 0)) : 0;
   std::vector<std::int64_t> strides(shape.size());
-  if (spread && shape.size() == 2) {
-    strides = {1, shape[0] + gap};
-  } else {
-    std::int64_t step = 1;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      strides[d] = step;
-      step = step * shape[d] + (spread && shape.size() > 2 ? gap : 0);
-    }
+  const bool outwards = !(spread && shape.size() == 2 && (role == GDN_G || role == GDN_A));   // the last dimension is the inner one
+  std::size_t outermost = shape.size();
+  std::int64_t step = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t d = outwards ? shape.size() - 1 - i : i;
+    strides[d] = step;
+    step = step * shape[d] + gap;
+    if (shape[d] > 1) outermost = d;
   }
+  if (constexpr std::int64_t past = (std::int64_t{1} << 32) + 4096; p.far && spread && outermost < shape.size())
+    strides[outermost] = (past / (shape[outermost] - 1) + unit) / unit * unit;
   extent = 1;
   for (std::size_t d = 0; d < shape.size(); ++d) extent = shape[d] == 0 || extent == 0 ? 0 : extent + (shape[d] - 1) * strides[d];
   return strides;
+}
+
+// Of a far tensor: f(first, last) for the elements beside its outermost slices, canaries in front and behind included, counted from its first.
+template <class F>
+void each_neighbourhood(const PlacedTensor& x, F f) {
+  const auto w = static_cast<std::int64_t>(size_of(x.dtype)), line = static_cast<std::int64_t>(kLine) / w, total = static_cast<std::int64_t>(x.bytes) / w;
+  const auto outermost = static_cast<std::size_t>(std::max_element(x.strides.begin(), x.strides.end()) - x.strides.begin());
+  std::int64_t slice = 1;
+  for (std::size_t d = 0; d < x.shape.size(); ++d)
+    if (d != outermost) slice += (x.shape[d] - 1) * x.strides[d];
+  for (std::int64_t i = 0; i < x.shape[outermost] && total > 0; ++i) {
+    const std::int64_t first = i * x.strides[outermost];
+    f(first - line, std::min(first + slice + line, total + static_cast<std::int64_t>((x.region + x.region_size - x.begin - x.bytes) / size_of(x.dtype))));
+  }
 }
 
 // f(i, at): element i of the tensor, in row-major order, sits `at` elements behind the first.
@@ -96,6 +116,19 @@ std::vector<std::byte> gathered(const PlacedTensor& x, const std::byte* data) {
 std::size_t damaged_gaps(const PlacedTensor& x, const std::byte* data) {
   if (dense(x)) return 0;
   const std::size_t w = size_of(x.dtype);
+  if (x.far) {
+    std::vector<std::size_t> owned;
+    each_element(x, [&](std::size_t, std::size_t at) { owned.push_back(at); });
+    std::sort(owned.begin(), owned.end());
+    std::size_t count = 0;
+    each_neighbourhood(x, [&](std::int64_t from, std::int64_t to) {
+      const std::byte* at = nullptr;
+      for (std::int64_t i = from; i < to; ++i)
+        if (i < 0 || !std::binary_search(owned.begin(), owned.end(), static_cast<std::size_t>(i)))
+          count += damaged(data + i * static_cast<std::int64_t>(w), data + (i + 1) * static_cast<std::int64_t>(w), x.dtype, 0, &at) > 0;
+    });
+    return count;
+  }
   std::vector<bool> owned(x.bytes / w, false);
   each_element(x, [&](std::size_t, std::size_t at) { owned[at] = true; });
   std::size_t count = 0;
@@ -171,7 +204,7 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
   g.beta = dtype_of("beta", p.beta);
   g.state = dl_dtype(p.state);
 
-  const auto a = static_cast<std::size_t>(alignment);
+  image.threads = run.threads;
   const auto place = [&](const std::string& name, const Tensor& t, const std::string& output) {
     PlacedTensor x;
     const bool writable = !output.empty();
@@ -182,13 +215,16 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
     x.writable = writable;
     x.dtype = t.dtype;
     x.shape = t.shape;
+    const std::size_t w = size_of(x.dtype), a = std::max(static_cast<std::size_t>(alignment), w);
     std::int64_t extent = 0;
-    x.strides = strides_of(x.shape, p.strided, extent);
-    x.byte_offset = p.strided ? kLine : 0;
-    x.bytes = static_cast<std::size_t>(extent) * size_of(x.dtype);
+    x.strides = strides_of(x.shape, p, x.role, a >= 16 ? 8 : static_cast<std::int64_t>(a / w), extent);
+    x.far = p.far && extent > std::int64_t{1} << 32;
+    x.byte_offset = p.strided ? a : 0;
+    x.bytes = static_cast<std::size_t>(extent) * w;
     x.region = image.size;
-    x.region_size = round_up(x.bytes + a + kLine, page);
+    x.region_size = round_up(x.bytes + 2 * a + kLine, page);
     x.begin = x.region + (x.region_size - x.bytes) / a * a;
+    if ((p.strided || run.least_aligned) && x.begin / a % 2 == 0) x.begin -= a;
     image.size += x.region_size;
     image.tensors.push_back(std::move(x));
   };
@@ -202,13 +238,22 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
   return image;
 }
 
+bool CallImage::sparse() const {
+  return std::any_of(tensors.begin(), tensors.end(), [](const PlacedTensor& x) { return x.far; });
+}
+
 void fill_image(const CallImage& image, const TensorSet& inputs, std::byte* arena) {
   for (const PlacedTensor& x : image.tensors) {
     std::byte* const data = arena + x.begin;
-    fill_pattern(arena + x.region, data, x.dtype, static_cast<std::ptrdiff_t>(x.region) - static_cast<std::ptrdiff_t>(x.begin));
-    fill_pattern(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes));
     const auto given = inputs.find(x.name);
-    if (given == inputs.end() || !dense(x)) fill_pattern(data, data + x.bytes, x.dtype, 0);
+    if (x.far) {
+      const auto w = static_cast<std::int64_t>(size_of(x.dtype));
+      each_neighbourhood(x, [&](std::int64_t from, std::int64_t to) { fill_pattern(data + from * w, data + to * w, x.dtype, 0); });
+    } else {
+      fill_pattern(arena + x.region, data, x.dtype, static_cast<std::ptrdiff_t>(x.region) - static_cast<std::ptrdiff_t>(x.begin));
+      fill_pattern(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes));
+      if (given == inputs.end() || !dense(x)) fill_pattern(data, data + x.bytes, x.dtype, 0);
+    }
     if (given == inputs.end() || x.bytes == 0) continue;
     const std::byte* const from = given->second.data.data();
     const std::size_t w = size_of(x.dtype);
@@ -223,11 +268,12 @@ TensorSet collect_image(const CallImage& image, const TensorSet& inputs, const s
   for (const PlacedTensor& x : image.tensors) {
     const std::byte* const data = arena + x.begin;
     const std::byte* at = nullptr;
-    if (const std::size_t n = damaged(arena + x.region, data, x.dtype,
+    const bool whole = !x.far;                     // of a far tensor damaged_gaps sees what there is to see
+    if (const std::size_t n = !whole ? 0 : damaged(arena + x.region, data, x.dtype,
                                       static_cast<std::ptrdiff_t>(x.region) - static_cast<std::ptrdiff_t>(x.begin), &at))
       violations.push_back("wrote " + std::to_string(n) + " bytes before the start of " + x.name + ", first " +
                            std::to_string(data - at) + " bytes before it");
-    if (const std::size_t n = damaged(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes), &at))
+    if (const std::size_t n = !whole ? 0 : damaged(data + x.bytes, arena + x.region + x.region_size, x.dtype, static_cast<std::ptrdiff_t>(x.bytes), &at))
       violations.push_back("wrote " + std::to_string(n) + " bytes past the end of " + x.name + ", first at byte " +
                            std::to_string(at - (data + x.bytes)) + " past it");
     if (const std::size_t n = damaged_gaps(x, data))
@@ -286,7 +332,8 @@ struct KeptPlan {
   const gdn_kernel* kernel = nullptr;
   gdn_problem problem{};
   void* plan = nullptr;
-  bool is_for(const gdn_kernel& k, const gdn_problem& p) const { return kernel == &k && std::memcmp(&problem, &p, sizeof p) == 0; }
+  int threads = 0;                                 // of the call that it was made for
+  bool is_for(const gdn_kernel& k, const CallImage& i) const { return kernel == &k && threads == i.threads && std::memcmp(&problem, &i.problem, sizeof problem) == 0; }
   void drop() {
     if (const gdn_kernel* k = std::exchange(kernel, nullptr)) k->destroy(plan);
   }
@@ -315,12 +362,14 @@ Invocation invoke(const gdn_kernel& kernel, const CallImage& image, std::span<st
     return false;
   };
   try {
-    if (!kept.is_for(kernel, image.problem)) {
+    const Threads threads(image.threads);
+    if (!kept.is_for(kernel, image)) {
       kept.drop();
       void* plan = nullptr;
       kept.problem = image.problem;                // what the plan may point to lives as long as it
       if (!finish(kernel.create(&kept.problem, &plan, message, sizeof message), "create")) return result;
       kept.plan = plan;
+      kept.threads = image.threads;
       kept.kernel = &kernel;
     }
     const BoundCall call(image, data, static_cast<std::int32_t>(kernel.device));

@@ -19,6 +19,7 @@ struct PlacedTensor {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;                 // in the kernel's convention
   std::vector<std::int64_t> strides;               // in elements; dense unless Problem::strided
+  bool far = false;                                // most of its memory is never touched: only what lies beside elements is canary
   std::size_t byte_offset = 0;                     // the kernel is told a pointer so many bytes before the data
   std::size_t region = 0, region_size = 0;         // bytes of the arena that belong to this tensor, whole pages
   std::size_t begin = 0, bytes = 0;                // where its data sits, gaps between rows included; the rest is canary
@@ -28,6 +29,8 @@ struct CallImage {
   gdn_problem problem{};
   std::vector<PlacedTensor> tensors;
   std::size_t size = 0;                            // of the arena
+  int threads = 0;                                 // for this call; 0: as they are
+  bool sparse() const;                             // some tensor is far: the arena must not be filled or backed as a whole
 };
 
 // Role of a canonical tensor name; -1 when the ABI has none.
@@ -35,9 +38,10 @@ std::int32_t role_of(std::string_view name);
 gdn_dtype dl_dtype(DType t);
 DType from_dl(gdn_dtype t);                        // throws std::invalid_argument
 
-// A strided run has eight elements of canary behind every row and plane, gates and beta [T,HV] with heads outermost, and a byte
-// offset: what q, k and v are that were cut out of one projection. Data ends as close to the end of its region as `alignment` of its start allows, so that a guard page behind the
-// region catches what runs past the end. At least one canary line of 64 bytes sits in front.
+// The tensors of a strided run have canary behind every row and plane, of another width for every tensor, so that no tensor's strides fit another;
+// g [T,HV] has heads outermost, and all have a byte offset: what q, k and v are that were cut out of one projection. Far ones have an outermost
+// stride that takes the last element past 2^32. Data ends as close to the end of its region as `alignment` of its start allows, so that a guard page behind the
+// region catches what runs past the end; strided and least_aligned runs have it at an odd multiple of the alignment. At least one canary line of 64 bytes sits in front.
 CallImage make_image(const Convention& convention, const Run& run, const TensorSet& inputs, const TensorSet& outputs,
                      int alignment, std::size_t page);
 // Decode and verify change the pool in place: "h0" is writable, filled from the inputs and collected as "ht". So is

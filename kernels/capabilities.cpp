@@ -164,7 +164,8 @@ Capabilities parse_capabilities(std::string_view text) {
       else if (key == "strides") c.strides = true;
       else if (key == "short_offsets") c.short_offsets = true;
       else if (key == "refuses_growth") c.refuses_growth = true;
-      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
+      else if (key == "any_beta") c.any_beta = true;
+      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
     } else if (key == "ops") c.operations = names<Operation>(key, value, 7);
     else if (key == "rules") c.rules = names<Rule>(key, value, 6);
     else if (key == "io") c.io = dtypes(key, value);
@@ -190,7 +191,7 @@ Capabilities parse_capabilities(std::string_view text) {
       c.alignment = static_cast<int>(a);
     } else
       fail("unknown key '" + std::string(key) +
-           "' (keys: ops, stages, chunks, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
+           "' (keys: ops, stages, chunks, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
   }
   if (c.stages.empty() == contains(c.operations, Operation::stages))
     fail(c.stages.empty() ? "ops=stages needs stages=<names>" : "stages=... needs stages among ops");
@@ -243,8 +244,9 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
   if (const auto A_log = run.inputs.find("A_log"); A_log != run.inputs.end())
     for (std::int64_t h = 0; h < A_log->second.size(); ++h)
       if (A_log->second.at(h) > c.A_log_max) return "A_log=" + number(A_log->second.at(h)) + " above declared A_log_max=" + number(c.A_log_max);
+  if (const double beta = extreme(run, "beta", true); beta < 0 && !std::isinf(beta) && !c.any_beta) return "beta=" + number(beta) + " is below 0, any_beta not declared";
   const double beta = extreme(run, "beta", false);
-  if (beta > c.beta_max) return "beta=" + number(beta) + " above declared beta_max=" + number(c.beta_max);
+  if (beta > c.beta_max && !c.any_beta) return "beta=" + number(beta) + " above declared beta_max=" + number(c.beta_max);
   return "";
 }
 

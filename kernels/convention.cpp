@@ -206,13 +206,19 @@ double scale_to_kernel(const Convention& c, const Run& run, Tensor* q) {
   return kernel;
 }
 
-// Rows must be their own normalised image: length 1 (to fp32 rounding) or 0.
-void normalised_rows(Tensor& t, const char* name) {
+double squared_length(const Tensor& t, std::int64_t row) {
   const std::int64_t width = t.shape.back();
-  for (std::int64_t r = 0; r < t.size() / width; ++r) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < width; ++i) sum += t.at(r * width + i) * t.at(r * width + i);
-    if (!(sum == 0 || std::fabs(sum - 1) <= 0x1p-24))
+  double sum = 0;
+  for (std::int64_t i = row * width; i < (row + 1) * width; ++i) sum += t.at(i) * t.at(i);
+  return sum;
+}
+// Its own normalised image: length 1 (to fp32 rounding) or 0. NaN is nobody's row.
+bool unit_row(double squared) { return !(squared != 0 && std::fabs(squared - 1) > 0x1p-24); }
+
+void normalised_rows(Tensor& t, const char* name) {
+  for (std::int64_t r = 0; r < t.size() / t.shape.back(); ++r) {
+    const double sum = squared_length(t, r);
+    if (!unit_row(sum))
       cannot("l2norm=in_kernel: row " + std::to_string(r) + " of " + name + " has squared length " + number(sum) +
              ", and the truth is that of the given " + name);
   }
@@ -267,6 +273,14 @@ std::string describe_conventions() {
       text += std::string("  ") + a.name + "=" + a.values[i] + (i == 0 ? " (canonical)" : "") + "  " + a.meanings[i] + "\n";
   }
   return text;
+}
+
+bool has_unit_rows(const Run& run) {
+  for (const char* name : {"q", "k"})
+    if (const auto t = run.inputs.find(name); t != run.inputs.end())
+      for (std::int64_t r = 0; r < t->second.size() / t->second.shape.back(); ++r)
+        if (!unit_row(squared_length(t->second, r))) return false;
+  return true;
 }
 
 double kernel_scale(const Convention& c, const Run& run) {

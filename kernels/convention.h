@@ -42,6 +42,8 @@ std::string describe_conventions();                  // every axis and value, fo
 // express the run (for example scale=fixed and a scale that q cannot take exactly): the caller reports NOT_SUPPORTED.
 // gate=linear, log2: fp32, rounded once from the exact value; the contract's exp error covers that rounding.
 TensorSet to_kernel(const Convention& c, const Run& run);
+// Whether every row of q and k has length 1 (to fp32 rounding) or 0, so that a kernel that normalises them leaves them as they are.
+bool has_unit_rows(const Run& run);
 // What the kernel is told: the scale it has to apply (1 when folded), and its number of key heads.
 double kernel_scale(const Convention& c, const Run& run);
 std::int64_t kernel_heads(const Convention& c, const Problem& p);

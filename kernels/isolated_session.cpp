@@ -49,8 +49,9 @@ class File {                                       // a file descriptor
 // A memory file with room for one image, mapped here.
 class SharedArena {
  public:
-  explicit SharedArena(std::size_t size) : size_(size), file_(memfd_create("gdn-cts call", MFD_CLOEXEC)) {
-    if (file_.get() < 0 || ftruncate(file_.get(), static_cast<off_t>(size)) != 0 || posix_fallocate(file_.get(), 0, static_cast<off_t>(size)) != 0) return;
+  SharedArena(std::size_t size, bool sparse) : size_(size), file_(memfd_create("gdn-cts call", MFD_CLOEXEC)) {
+    if (file_.get() < 0 || ftruncate(file_.get(), static_cast<off_t>(size)) != 0) return;
+    if (!sparse && posix_fallocate(file_.get(), 0, static_cast<off_t>(size)) != 0) return;
     void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
     if (at != MAP_FAILED) at_ = static_cast<std::byte*>(at);
   }
@@ -288,7 +289,7 @@ class IsolatedSession : public KernelSession {
     };
     if (!child_)
       if (const std::string why = start(nullptr); !why.empty()) return fail(Outcome::error, why);
-    const SharedArena arena(image.size);
+    const SharedArena arena(image.size, image.sparse());
     if (!arena.bytes()) return fail(Outcome::error, "not enough memory for the tensors of this case");
     fill_image(image, inputs, arena.bytes());
     child_->forget_output();

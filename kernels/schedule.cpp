@@ -84,6 +84,8 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
     call.name = run.name;
     call.problem = problem;
     call.truth = run.truth;
+    call.least_aligned = run.least_aligned;
+    call.threads = run.threads;
     for (const auto& [name, tensor] : run.inputs) {
       if (name == "h0") continue;
       if (name == "cu_seqlens") {

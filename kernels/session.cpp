@@ -1,6 +1,8 @@
 // Sessions that call a gdn_kernel: declarations, conventions, and the inline session; see session.h.
 #include "kernels/session.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <new>
@@ -17,25 +19,6 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Sets the number of threads while it lives; 0 leaves it.
-class Threads {
- public:
-  explicit Threads(int n) {
-    if (n > 0) {
-      before_ = max_threads();
-      set_max_threads(n);
-    }
-  }
-  ~Threads() {
-    if (before_ > 0) set_max_threads(before_);
-  }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  [[maybe_unused]] int before_ = 0;
-};
-
 // Behind the last tensor lies the page that a child process guards; here a pattern has to do.
 constexpr std::byte kBehind{0x5a};
 void check_behind(const CallImage& image, const std::byte* arena, std::vector<std::string>& violations) {
@@ -45,6 +28,27 @@ void check_behind(const CallImage& image, const std::byte* arena, std::vector<st
     violations.push_back("wrote past the end of " + (image.tensors.empty() ? std::string("nothing") : image.tensors.back().name) +
                          ", first at byte " + std::to_string(changed - end) + " past its memory");
 }
+
+// Memory of one call; that of a sparse image is reserved only, and what is not touched takes no room.
+struct Arena {
+  Arena(std::size_t n, bool is_sparse) : size(n), sparse(is_sparse) {
+    if (!sparse) {
+      bytes = static_cast<std::byte*>(::operator new(n, std::align_val_t{kPage}));
+      return;
+    }
+    void* const at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) bytes = static_cast<std::byte*>(at);
+  }
+  ~Arena() {
+    if (!sparse) ::operator delete(bytes, std::align_val_t{kPage});
+    else if (bytes) munmap(bytes, size);
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::size_t size;
+  bool sparse;
+  std::byte* bytes = nullptr;
+};
 
 class InlineSession : public KernelSession {
  public:
@@ -56,11 +60,13 @@ class InlineSession : public KernelSession {
   Execution run(const Run& run, const std::string&) override {
     const Threads threads(options_.threads);
     return run_in_convention(info_, run, kPage, [&](const CallImage& image, const TensorSet& inputs) {
-      struct Arena {
-        explicit Arena(std::size_t n) : bytes(static_cast<std::byte*>(::operator new(n, std::align_val_t{kPage}))) {}
-        ~Arena() { ::operator delete(bytes, std::align_val_t{kPage}); }
-        std::byte* bytes;
-      } arena(image.size + kPage);
+      const Arena arena(image.size + kPage, image.sparse());
+      if (!arena.bytes) {
+        Execution e;
+        e.outcome = Outcome::error;
+        e.message = "not enough address space for the tensors of this case";
+        return e;
+      }
       std::fill_n(arena.bytes + image.size, kPage, kBehind);
       fill_image(image, inputs, arena.bytes);
       std::vector<std::byte*> data;
@@ -131,6 +137,7 @@ Execution run_in_convention(const KernelInfo& info, const Run& run, std::size_t 
     return e;
   };
   if (const std::string why = unsupported_reason(info.capabilities, info.contract, run); !why.empty()) return refuse(why);
+  if (run.problem.far && info.device != "cpu") return refuse("element offsets past 2^32: there is no sparse memory on a device");
   if (info.convention.layout == TensorLayout::THD && !info.capabilities.varlen && run.problem.sequences() > 1 && !run.problem.pool())
     return refuse("several sequences, and varlen not declared for layout=THD");
   return run_schedule(run, [&](const Run& whole) {

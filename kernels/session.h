@@ -23,7 +23,7 @@ namespace gdn {
 //  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only), raw_gates (gates
 //  as a, A_log, dt_bias), strides (tensors that are parts of larger buffers: any strides, of those with three dimensions and
 //  more the last is contiguous, and a byte_offset), short_offsets (cu_seqlens in int32 as well), refuses_growth (a call with g > 0 is answered
-//  by NOT_SUPPORTED or ERROR; kernels that do not say so are never given one). h0, ht, varlen and empty are about prefill: decode and verify have a pool and equal rows.
+//  by NOT_SUPPORTED or ERROR; kernels that do not say so are never given one), any_beta (beta may be any finite number, also below 0 and above 2). h0, ht, varlen and empty are about prefill: decode and verify have a pool and equal rows.
 // A flag that is not listed is not claimed; a key that is not listed has the default below. The empty text claims all defaults.
 struct Capabilities {
   std::vector<Operation> operations{Operation::prefill};
@@ -33,7 +33,7 @@ struct Capabilities {
   std::vector<std::int64_t> key_dims, value_dims;  // when not empty: only these
   std::vector<Stage> stages;
   std::vector<std::int64_t> chunks;                // empty: the contract's
-  bool strides = false, short_offsets = false, refuses_growth = false;
+  bool strides = false, short_offsets = false, refuses_growth = false, any_beta = false;
   bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true, raw_gates = false;
   double g_min = 0;                                // least gate (0: -inf is fine)
   double beta_max = 2;

@@ -200,12 +200,28 @@ std::string receive(int& file) {
 
 Invocation failed(std::string why) { return {Outcome::error, std::move(why), 0}; }
 
+void limit_memory([[maybe_unused]] std::uint64_t bytes) {
+#ifndef GDN_SANITIZED                              // a sanitizer reserves terabytes
+  if (bytes == 0) return;
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
+  setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+std::uint64_t memory_limit = 0;                    // bytes of address space; 0: none
+
+struct Mapping {
+  void* at;
+  std::size_t size;
+};
+// Addresses of the call before: kept without access, so that a kernel that still uses its pointers is caught at it, whatever it does with
+// them: reads old inputs, or writes into outputs that the caller has long taken.
+std::vector<Mapping> old_addresses;
+
 // Maps every tensor of the memory file between guards, runs the kernel and takes the mappings away again.
 Invocation guarded_call(const gdn_kernel& kernel, const CallImage& image, int file) {
-  struct Mapping {
-    void* at;
-    std::size_t size;
-  };
+  if (memory_limit) limit_memory(memory_limit + (image.sparse() ? image.size + image.tensors.size() * 2 * protocol::kGuard : 0));
   std::vector<Mapping> mappings;
   std::vector<std::byte*> data;
   Invocation result;
@@ -245,7 +261,11 @@ Invocation guarded_call(const gdn_kernel& kernel, const CallImage& image, int fi
     result = invoke(kernel, image, data);
     watched_count = 0;
   }
-  for (const Mapping& m : mappings) munmap(m.at, m.size);
+  for (const Mapping& m : old_addresses) munmap(m.at, m.size);
+  old_addresses.clear();
+  for (const Mapping& m : mappings)
+    if (image.sparse() || mmap(m.at, m.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) munmap(m.at, m.size);
+    else old_addresses.push_back(m);
   return result;
 }
 
@@ -257,14 +277,6 @@ Invocation device_call(const gdn_kernel& kernel, const CallImage& image, int fil
   const Invocation result = device(kernel, image, static_cast<std::byte*>(arena));
   munmap(arena, image.size);
   return result;
-}
-
-void limit_memory([[maybe_unused]] std::uint64_t bytes) {
-#ifndef GDN_SANITIZED                              // a sanitizer reserves terabytes
-  if (bytes == 0) return;
-  const rlimit limit{bytes, bytes};
-  setrlimit(RLIMIT_AS, &limit);
-#endif
 }
 
 // Ends this process and those it started when the parent is gone, even while a kernel hangs.
@@ -292,7 +304,7 @@ int serve(const std::string& library, const std::string& name, std::uint64_t mem
     say(w.bytes);
     return 2;
   }
-  if (kernel->device == GDN_DEVICE_CPU) limit_memory(memory);
+  if (kernel->device == GDN_DEVICE_CPU) limit_memory(memory_limit = memory);
   if (!say(hello(*kernel))) return 1;
   while (true) {
     int file = -1;

@@ -58,6 +58,7 @@ inline std::string write_image(const CallImage& image) {
   Writer w(Kind::request);
   w.put(image.problem);
   w.put(image.size);
+  w.put(image.threads);
   w.put(static_cast<std::uint32_t>(image.tensors.size()));
   for (const PlacedTensor& t : image.tensors) {
     w.text(t.name);
@@ -67,6 +68,7 @@ inline std::string write_image(const CallImage& image) {
     w.put(static_cast<std::uint32_t>(t.shape.size()));
     for (std::int64_t d : t.shape) w.put(d);
     for (std::int64_t s : t.strides) w.put(s);
+    w.put(t.far);
     w.put(t.byte_offset);
     w.put(t.region);
     w.put(t.region_size);
@@ -80,6 +82,7 @@ inline CallImage read_image(Reader& r) {
   CallImage image;
   image.problem = r.get<gdn_problem>();
   image.size = r.get<std::size_t>();
+  image.threads = r.get<int>();
   image.tensors.resize(r.get<std::uint32_t>());
   for (PlacedTensor& t : image.tensors) {
     t.name = r.text();
@@ -90,6 +93,7 @@ inline CallImage read_image(Reader& r) {
     for (std::int64_t& d : t.shape) d = r.get<std::int64_t>();
     t.strides.resize(t.shape.size());
     for (std::int64_t& s : t.strides) s = r.get<std::int64_t>();
+    t.far = r.get<bool>();
     t.byte_offset = r.get<std::size_t>();
     t.region = r.get<std::size_t>();
     t.region_size = r.get<std::size_t>();

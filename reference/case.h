@@ -25,6 +25,10 @@ struct Run {
   Problem problem;
   TensorSet inputs;
   bool truth = true;                               // judged against the oracle (else only by relations)
+  // How a call is made, which changes nothing in what is asked: tensors begin at addresses that are multiples of the declared alignment and of no
+  // more; so many threads (0: as the session has), where the kernel's process can be told.
+  bool least_aligned = false;
+  int threads = 0;
   bool refuse = false;                             // outside the operation (g > 0): the kernel has to say so; the case has no other run
 };
 

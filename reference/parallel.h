@@ -31,6 +31,25 @@ inline int max_threads() { return 1; }
 inline void set_max_threads(int) {}
 #endif
 
+// Sets the number of threads while it lives; 0 leaves it.
+class Threads {
+ public:
+  explicit Threads(int n) {
+    if (n > 0) {
+      before_ = max_threads();
+      set_max_threads(n);
+    }
+  }
+  ~Threads() {
+    if (before_ > 0) set_max_threads(before_);
+  }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  [[maybe_unused]] int before_ = 0;
+};
+
 // f(i, thread) for every i in [0, count), thread in [0, threads), then finish() once on every thread that took part. Which
 // thread takes which i is left open. When a body throws, the others still run and one of the exceptions is thrown again.
 template <class F, class Finish>

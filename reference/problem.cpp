@@ -114,7 +114,8 @@ std::string to_string(const Problem& p) {
   if (p.beta != DType::f32) option(std::string("beta=") + name(p.beta));
   if (p.state != DType::f32) option(std::string("state=") + name(p.state));
   if (p.padding) option("pad=" + std::to_string(p.padding));
-  if (p.strided) option("strided");
+  if (p.strided && !p.far) option("strided");
+  if (p.far) option("far");
   if (p.short_offsets) option("cu=i32");
   if (!p.split.empty()) {
     std::string s = "split=";
@@ -124,6 +125,7 @@ std::string to_string(const Problem& p) {
   if (p.slots) option("slots=" + std::to_string(p.slots));
   if (p.draft) option("draft=" + std::to_string(p.draft));
   if (p.raw) option("raw");
+  if (p.unit) option("unit");
   if (p.rule != Rule::gated_delta) option(std::string("rule=") + name(p.rule));
   if (p.operation == Operation::stages) option(std::string("stage=") + name(p.stage));
   if (p.chunk) option("chunk=" + std::to_string(p.chunk));
@@ -189,9 +191,11 @@ Problem parse_problem(std::string_view text) {
       else if (key == "beta") p.beta = dtype(val);
       else if (key == "state") p.state = dtype(val);
       else if (o == "raw") p.raw = true;
+      else if (o == "unit") p.unit = true;
       else if (key == "slots") p.slots = number(text, val, "slots");
       else if (key == "draft") p.draft = number(text, val, "draft");
       else if (o == "strided") p.strided = true;
+      else if (o == "far") p.far = p.strided = true;
       else if (o == "cu=i32") p.short_offsets = true;
       else if (key == "chunk") p.chunk = number(text, val, "chunk");
       else if (key == "stage") {

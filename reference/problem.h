@@ -37,8 +37,9 @@ struct Problem {
   bool final_state = true;                         // option noht when false
   std::int64_t padding = 0;                        // option pad=<n>: tokens past cu_seqlens[N], never to be used
   // How tensors are handed to the kernel, which changes nothing in what is asked. Option strided: as parts of larger buffers, with
-  // strides of their own and a byte offset (kernels/call_image.h). Option cu=i32: cu_seqlens in 32 bits instead of 64.
-  bool strided = false, short_offsets = false;
+  // strides of their own and a byte offset (kernels/call_image.h). Option far: that with outermost strides so great that the elements of the last
+  // row lie past 2^32. Option cu=i32: cu_seqlens in 32 bits instead of 64.
+  bool strided = false, far = false, short_offsets = false;
   // Option split=a.b.c: the run is made of several calls, cut after a, b, c tokens of every sequence (a sequence
   // shorter than a cut contributes zero tokens to later calls), the state of one handed to the next as ht -> h0.
   std::vector<std::int64_t> split;
@@ -47,6 +48,7 @@ struct Problem {
   // A decode call with draft=<d> is the plain step after a verify call of d tokens (schedule.h makes these).
   std::int64_t slots = 0, draft = 0;
   bool raw = false;                                // option raw: gates as a (in the gate's dtype), A_log, dt_bias (1.3)
+  bool unit = false;                               // option unit: keys and queries of length exactly 1, which kernels that normalise them leave as they are
   Stage stage = Stage::gate_sum;                   // of stages: options stage=<name> and
   std::int64_t chunk = 0;                          // chunk=<rows>
   double scale = 0;                                // option scale=<hexfloat>; 0: float(K^-1/2), see effective_scale

@@ -47,6 +47,9 @@ std::set<std::string> features(const Problem& p) {
 std::string exemption(const Problem& p, const KernelInfo& k) {
   const Capabilities& c = k.capabilities;
   if (p.scale != 0 && k.convention.scale == ScaleHandling::fixed) return "the kernel's convention fixes the scale";
+  if (int e; k.convention.scale == ScaleHandling::folded && std::frexp(p.effective_scale(), &e) != 0.5)
+    return "the kernel's convention has the scale in q, which takes powers of two";
+  if (k.convention.l2norm == L2Norm::in_kernel && !p.unit && p.operation != Operation::stages) return "the kernel normalises keys, and these are not of length exactly 1";
   if (!holds(c.io, p.io)) return std::string("io dtype ") + name(p.io) + " is not declared";
   if (!holds(c.state, p.state)) return std::string("state dtype ") + name(p.state) + " is not declared";
   if (!holds(c.gate, p.gate)) return std::string("gate dtype ") + name(p.gate) + " is not declared";
@@ -54,6 +57,7 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
   if (p.rule != Rule::gated_delta && std::find(c.rules.begin(), c.rules.end(), p.rule) == c.rules.end())
     return std::string("rule ") + name(p.rule) + " is not declared";
   if (p.strided && !c.strides) return "strides are not declared";
+  if (p.far && k.device != "cpu") return "there is no sparse memory on a device";
   if (p.short_offsets && !c.short_offsets) return "cu_seqlens in int32 is not declared";
   if (!holds(p.key_dim, c.key_min, c.key_max, c.key_dims)) return "K=" + std::to_string(p.key_dim) + " is outside the declared sizes";
   if (!holds(p.value_dim, c.value_min, c.value_max, c.value_dims)) return "V=" + std::to_string(p.value_dim) + " is outside the declared sizes";
@@ -67,6 +71,7 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
 std::string exemption(const Case& c, const KernelInfo& k) {
   for (const Run& run : c.runs)
     if (std::string why = exemption(run.problem, k); !why.empty()) return why;
+    else if (k.convention.l2norm == L2Norm::in_kernel && !has_unit_rows(run)) return "the kernel normalises keys, and some of this case are of another length";
     else if (run.refuse && !k.capabilities.refuses_growth) return "gates above 0 are not for kernels that do not declare refuses_growth";
   return {};
 }
@@ -81,6 +86,7 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
   if (p.operation == Operation::stages) q.chunk = nearest(p.chunk, 0, 0, stage_chunks(c, k.contract));
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
+  q.unit = k.convention.l2norm == L2Norm::in_kernel;
   int e;
   const auto power_of_two = [&](const Problem& x) { return std::frexp(x.effective_scale(), &e) == 0.5; };
   if (k.convention.scale == ScaleHandling::fixed) {
@@ -94,6 +100,8 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
       q = std::move(r);
     }
     if (wanted && !power_of_two(q)) q.scale = p.effective_scale();
+  } else if (k.convention.scale == ScaleHandling::folded && !power_of_two(q)) {
+    q.scale = std::exp2(std::round(std::log2(q.effective_scale())));
   } else if (exact_scale && power_of_two(p) && !power_of_two(q)) {
     q.scale = p.effective_scale();
   }

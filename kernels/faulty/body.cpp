@@ -28,6 +28,8 @@ constexpr Fault kTable[] = {
     {"beta_missing", "correction-wrong-weight", RC, 0, "beta is taken as 1", "an optional argument that is not handed on"},
     {"beta_doubled", "correction-wrong-weight", RC, 0, "the factor 2 of the negative-eigenvalue option is applied although it is off", "public models that multiply the sigmoid by two"},
     {"beta_clamped_to_one", "beta-clamped", RC, 1, "beta is limited to 1, so that beta in (1,2) is lost", "kernels written before negative eigenvalues were allowed"},
+    {"beta_clamped_to_two", "beta-clamped", RC, 2, "beta is limited to 2, although any is declared", "guards against steps that grow"},
+    {"negative_beta_clamped", "beta-clamped", RC, 0, "beta below 0 is taken as 0, although any is declared", "guards against steps that grow"},
     {"beta_sigmoid_again", "beta-clamped", RC, 0, "beta passes through a second sigmoid", "public reports of activation applied by both layer and kernel"},
     {"small_beta_skipped", "beta-clamped", RC, 0x1p-7, "tokens with a beta below a threshold are skipped as if nothing were written", "an optimisation that takes a small weight as none"},
     {"beta_of_previous_token", "beta-shifted", RC, 0, "beta of token t-1 is used for token t", "public reports of off-by-one loads in software pipelines"},
@@ -334,6 +336,13 @@ constexpr Fault kTable[] = {
     {"output_strides_taken_as_dense", "layout-stride-ignored", RC, 0, "outputs are written as if they were dense", "public reports of outputs into slices of a buffer"},
     {"byte_offset_ignored", "layout-stride-ignored", RC, 0, "tensors are taken to begin where their allocation begins", "public exchange formats whose offset is mostly 0"},
     {"short_offsets_read_as_64_bit", "layout-stride-ignored", RC, 0, "32-bit sequence offsets are read as 64-bit ones", "public reports of offset dtypes taken for granted"},
+    {"key_strides_of_query", "layout-stride-ignored", RC, 0, "keys are addressed by the strides of the queries", "one set of strides for tensors of one shape"},
+    {"beta_strides_of_gate", "layout-stride-ignored", RC, 0, "beta is addressed by the strides of the gates", "one set of strides for tensors of one shape"},
+    {"output_strides_of_value", "layout-stride-ignored", RC, 0, "outputs are addressed by the strides of the values", "one set of strides for tensors of one shape"},
+    {"final_state_strides_of_initial", "layout-stride-ignored", RC, 0, "final states are addressed by the strides of the initial ones", "one set of strides for tensors of one shape"},
+    {"vector_loads_aligned_down", "layout-stride-ignored", RC, 16, "inputs are read from the next lower multiple of 16 bytes, although less alignment is declared", "vector loads that drop the low bits of an address"},
+    {"element_offsets_in_31_bits", "offset-overflow", RC, 0, "element offsets are kept in 31 bits", "public reports of 32-bit offset wraps"},
+    {"element_offsets_in_32_bits", "offset-overflow", RC, 0, "element offsets are kept in 32 bits", "public reports of 32-bit offset wraps"},
     {"summation_order_by_position", "batch-dependent", R, 0, "sums over key channels run backwards at every second token of a call", "unrolled loops with another order in the second half"},
     // --- combinations: slips that need two or three things at once ---
     {"later_sequence_zeroed_at_third_chunk", "state-zeroed-at-chunk-border", C, 2, "sequences after the first start their third chunk from a zero state", "double buffers whose index is not reset between sequences"},
@@ -679,6 +688,8 @@ class Body {
       T& b = b_[t];
       if (is("beta_in_bf16"_f)) b = narrow_to(b, Format::bf16);
       if (is("beta_clamped_to_one"_f)) b = std::min(b, T(1));
+      if (is("beta_clamped_to_two"_f)) b = std::min(b, static_cast<T>(p_));
+      if (is("negative_beta_clamped"_f)) b = std::max(b, T(0));
       if (is("beta_sigmoid_again"_f)) b = static_cast<T>(1 / (1 + std::exp(-static_cast<double>(b))));
       if (is("beta_applied_twice"_f)) b *= b;
       if (is("beta_doubled"_f)) b *= 2;

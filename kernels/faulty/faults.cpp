@@ -61,6 +61,9 @@ Format format_of(DType t) {
   return formats[static_cast<int>(t)];
 }
 
+// Where element offsets of a call wrap, for the faults of short offsets.
+thread_local std::int64_t offset_mask = -1;
+
 // Bytes of element i, in row-major order of the shape.
 std::byte* address(const gdn_dltensor& t, std::int64_t i, std::size_t width) {
   std::int64_t offset = 0;
@@ -68,7 +71,7 @@ std::byte* address(const gdn_dltensor& t, std::int64_t i, std::size_t width) {
     offset += i % t.shape[d] * t.strides[d];
     i /= t.shape[d];
   }
-  return static_cast<std::byte*>(t.data) + t.byte_offset + static_cast<std::size_t>(offset) * width;
+  return static_cast<std::byte*>(t.data) + t.byte_offset + static_cast<std::size_t>(offset & offset_mask) * width;
 }
 std::int64_t elements(const gdn_dltensor& t) {
   std::int64_t n = 1;
@@ -140,10 +143,25 @@ class SeenTensors {
  public:
   SeenTensors(const gdn_call* call, int fault) : call_(call), name_(fault < 0 ? "" : faulty::table()[static_cast<std::size_t>(fault)].name) {}
   std::string_view fault() const { return name_; }
-  bool misread() const { return !seen_.empty(); }
+  bool misread() const { return !seen_.empty() || offset_mask != -1; }
   const gdn_tensor* find(int role) {
     const gdn_tensor* t = gdn_find(call_, role);
     const bool dense = name_ == (t && t->writable ? "output_strides_taken_as_dense" : "input_strides_taken_as_dense");
+    // Tensors of one shape, of which the second is addressed by the strides of the first.
+    constexpr struct { std::string_view fault; int role, as; } pairs[] = {
+        {"key_strides_of_query", GDN_K, GDN_Q}, {"beta_strides_of_gate", GDN_BETA, GDN_G}, {"output_strides_of_value", GDN_O, GDN_V}, {"final_state_strides_of_initial", GDN_HT, GDN_H0}};
+    for (const auto& pair : pairs)
+      if (const gdn_tensor* as = gdn_find(call_, pair.as); t && as && pair.fault == name_ && pair.role == role && t->t.ndim == as->t.ndim) {
+        Seen& s = seen_.emplace_back(Seen{*t, {}});
+        s.tensor.t.strides = as->t.strides;
+        return &s.tensor;
+      }
+    if (t && name_ == "vector_loads_aligned_down" && !t->writable && t->t.dtype.code != GDN_CODE_INT)
+      if (const std::uintptr_t past = (reinterpret_cast<std::uintptr_t>(t->t.data) + t->t.byte_offset) % 16) {
+        Seen& s = seen_.emplace_back(Seen{*t, {}});
+        s.tensor.t.data = static_cast<std::byte*>(t->t.data) - past;
+        return &s.tensor;
+      }
     if (!t || !(dense || (name_ == "byte_offset_ignored" && t->t.byte_offset))) return t;
     std::vector<std::int64_t> strides(static_cast<std::size_t>(t->t.ndim), 1);
     for (std::size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * t->t.shape[d];
@@ -203,6 +221,10 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   Plan& p = *static_cast<Plan*>(plan);
   if (call->problem->operation == GDN_STAGES) return run_stage(p, call, message, size);
   SeenTensors tensors(call, p.fault);
+  struct Wrap {
+    explicit Wrap(std::string_view fault) { offset_mask = fault == "element_offsets_in_31_bits" ? std::int64_t{0x7fffffff} : fault == "element_offsets_in_32_bits" ? std::int64_t{0xffffffff} : -1; }
+    ~Wrap() { offset_mask = -1; }
+  } const wrap(tensors.fault());
   const gdn_problem& problem = *call->problem;
   const bool pool = problem.operation != GDN_PREFILL;
   const gdn_tensor *q = tensors.find(GDN_Q), *o = tensors.find(GDN_O), *ht = tensors.find(pool ? GDN_H0 : GDN_HT), *cu = tensors.find(GDN_CU_SEQLENS);
@@ -305,7 +327,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth;any_beta;align=4"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;

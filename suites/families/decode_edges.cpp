@@ -20,7 +20,7 @@ struct PoolEdges final : Family {
                           "here have beta at 1, 2, their neighbours and anything between, with keys of norm 1 and 1.4 and gates that forget little."
                         : "A kernel that takes single steps forms exp(g) of one gate and no sums, and so is thought safe; what it has are clamps, fill values "
                           "and integer exponents. Tokens here have gates of -inf, -1e30 and every size above, between slow ones; -inf has to erase the state "
-                          "and leave the token's own write, and -90 makes of a state of 2^120 one that counts.";
+                          "and leave the token's own write, and -90 makes of a state of 2^120 one that counts. Values of some heads are beyond fp16.";
   }
   std::vector<std::string> kinds() const override {
     if (reflections_) return {"beta-clamped", "correction-wrong-weight"};
@@ -68,8 +68,11 @@ struct PoolEdges final : Family {
         else if ((early || h % 2) && choose.below(u, 3) == 0) g->second.set(i, edges[choose.below(u | 1ull << 50, 9)]);
       }
     }
-    for (I row = 0; row < p.tokens() && reflections_; ++row)   // where beta is at most 1 the key has norm 1.4: a step goes no further than a reflection
+    for (I row = 0; row < p.tokens() && reflections_ && !p.unit; ++row)   // where beta is at most 1 the key has norm 1.4: a step goes no further than a reflection
       for (I e = row * p.heads * K; row % length % 3 == 2 && e < (row + 1) * p.heads * K; ++e) k.set(e, 1.4 * k.at(e));
+    if (!reflections_ && p.io != DType::f16 && p.state != DType::f16)   // and what every second head holds is beyond fp16
+      for (I e = 0; e < t.at("v").size(); ++e)
+        if (e / V % HV % 2) t.at("v").set(e, t.at("v").at(e) * 0x1p20);
     if (!reflections_ && gated && p.state != DType::f16)
       for (const I slot : slots)
         for (I e = slot * HV * K * V; e < (slot + 1) * HV * K * V; ++e)

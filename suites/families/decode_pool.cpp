@@ -27,7 +27,7 @@ struct DecodePool final : Family {
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
-      return fill::problems({"decode/n4_t4_h2_hv4_k32_v48/bf16/h0,slots=9", "decode/n4_t4_h2_hv4_k32_v48/fp32/h0,slots=9",
+      return fill::problems({"decode/n4_t4_h2_hv4_k32_v48/bf16/h0,slots=24", "decode/n4_t4_h2_hv4_k32_v48/fp32/h0,slots=24",
                              "decode/n3_t2_h1_hv2_k64_v64/bf16/h0,slots=6", "decode/n3_t2_h1_hv2_k64_v64/fp32/h0,slots=6",
                              "decode/n3_t2_h1_hv2_k128_v128/bf16/h0,slots=5", "decode/n3_t2_h1_hv2_k128_v128/fp32/h0,slots=5"});
     std::vector<Problem> list;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 namespace gdn::fill {
@@ -20,6 +21,20 @@ void normalise(std::vector<double>& x) {
   for (double e : x) sum += e * e;
   const double inverse = 1 / std::sqrt(sum);
   for (double& e : x) e *= inverse;
+}
+
+// Length exactly 1 in every format: the 4^m largest entries become +-2^-m, which keeps directions that keys share.
+void make_unit(std::vector<double>& x) {
+  std::size_t count = 1;
+  while (4 * count <= x.size()) count *= 4;
+  if (count == x.size() && count > 1) count /= 4;  // not all entries alike but for their sign
+  std::vector<std::size_t> order(x.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return std::fabs(x[a]) > std::fabs(x[b]); });
+  const double entry = 1 / std::sqrt(static_cast<double>(count));
+  std::vector<double> unit(x.size(), 0.0);
+  for (std::size_t i = 0; i < count; ++i) unit[order[i]] = x[order[i]] < 0 ? -entry : entry;
+  x = std::move(unit);
 }
 
 double slow_gate(const Random& r, I i) {
@@ -103,11 +118,13 @@ void fill_keys_and_queries(const Problem& p, std::uint64_t seed, const Style& st
         }
       }
       normalise(k);
+      if (p.unit) make_unit(k);
       for (I d = 0; d < K; ++d) q[static_cast<std::size_t>(d)] = qnoise.normal(u(at + d));
       normalise(q);
       // The query asks for the last key as well as for something else, so that reads see recent and old values.
       for (std::size_t d = 0; d < q.size(); ++d) q[d] = 0.8 * q[d] + 0.6 * (i ? made.back()[d] : k[d]);
       normalise(q);
+      if (p.unit) make_unit(q);
       for (I d = 0; d < K; ++d) {
         kt.set(at + d, k[static_cast<std::size_t>(d)]);
         qt.set(at + d, q[static_cast<std::size_t>(d)]);
@@ -192,7 +209,7 @@ TensorSet dictionary(const Problem& p, std::uint64_t seed) {
       std::vector<int> halved(static_cast<std::size_t>(r * K), 0);
       std::vector<I> written;
       // One token has a key of eight digits, on a row that holds nothing before and is never written again.
-      const I lone = K > 24 ? K - 1 : -1, lone_token = lone < 0 ? -1 : p.lengths[n] / 3;
+      const I lone = K > 24 && !p.unit ? K - 1 : -1, lone_token = lone < 0 ? -1 : p.lengths[n] / 3;
       if (lone >= 0 && h0 != t.end())
         for (I hv = h * r; hv < (h + 1) * r; ++hv)
           for (I j = 0; j < V; ++j) h0->second.set(((static_cast<I>(n) * HV + hv) * K + lone) * V + j, 0);
@@ -208,7 +225,8 @@ TensorSet dictionary(const Problem& p, std::uint64_t seed) {
         const I back = static_cast<I>(query.below(c, u(std::min<I>(i + 1, 40))));
         const I asked = query.below(c | 1ull << 50, 4) ? written[static_cast<std::size_t>(i - back)] : static_cast<I>(query.below(c | 1ull << 51, u(K)));
         constexpr double amplitudes[] = {1, -2, 1, -1, 211, -149};
-        q.set((token * H + h) * K + asked, asked == lone ? 1 : amplitudes[query.below(c | 1ull << 52, 6)]);
+        const double amplitude = asked == lone ? 1 : amplitudes[query.below(c | 1ull << 52, 6)];
+        q.set((token * H + h) * K + asked, p.unit ? std::copysign(1.0, amplitude) : amplitude);
         for (I j = 0; j < r && beta != t.end(); ++j) {
           const I hv = h * r + j, row = (token * HV + hv) * V;
           const std::uint64_t at = u(token * HV + hv);

@@ -16,7 +16,7 @@ struct KeysFamily final : Family {
   std::string profile() const override { return "core"; }
   std::string rationale() const override {
     return "Random keys of norm 1 are nearly orthogonal, and the correction they need is small. Here key heads hold, in turn: one key for all "
-           "tokens with beta .835 (the powers of L explode); two groups of keys with entries +-2^-m, |k|^2 exactly 1, where with q = k and beta = 1 the "
+           "tokens with beta .835 (the powers of L explode); two groups of keys with entries +-2^-m, |k|^2 exactly 1 or 4, where with q = k and beta = 1/|k|^2 the "
            "output is v whatever the state holds, a token written twice changes nothing and orthogonal keys may change places; a key and its opposite in "
            "turn; non-negative keys with beta near 1; norms 0, 1e-4, 1e-3, 1e-2, 1 and 1.4. Further runs permute the key channels, and turn the exact "
            "keys into another orthonormal basis. Every run is judged against its own exact result.";
@@ -71,7 +71,12 @@ struct KeysFamily final : Family {
               unit_key(k, at, K, seed, number, static_cast<I>(t / 2) % 2);
               if (weight.below(u, 4)) unit_key(q, at, K, seed, number, static_cast<I>(t / 2) % 2);   // row 30: o = scale v
               else unit_key(q, at, K, seed, number + 500000, 0);
-              set_beta(row, h, 1);
+              const bool longer = t / 8 % 2 == 1 && !p.unit;   // |k| = 2 and beta = 1/4: beta |k|^2 is 1 all the same
+              for (I d = 0; d < K && longer; ++d) {
+                k.set(at + d, 2 * k.at(at + d));
+                q.set(at + d, 2 * q.at(at + d));
+              }
+              set_beta(row, h, longer ? 0.25 : 1);
               for (I e = 0; e < r * V && t % 2 == 1; ++e)   // row 31: the token before once more, without decay
                 v.set((row * HV + h * r) * V + e, v.at(((row - 1) * HV + h * r) * V + e));
               if (t % 2 == 1 || t % 8 < 4) set_gate(row, h, 0);
@@ -86,7 +91,7 @@ struct KeysFamily final : Family {
               break;
             default: {                             // norms; what a short key writes is as large as the rest
               constexpr double norms[] = {1, 0, 1e-4, 1.4, 1e-3, 1, 1e-2};
-              const double norm = norms[(t + static_cast<I>(seed)) % 7];
+              const double norm = p.unit ? (t + static_cast<I>(seed)) % 7 != 1 : norms[(t + static_cast<I>(seed)) % 7];
               for (I d = 0; d < K; ++d) k.set(at + d, k.at(at + d) * norm);
               if (norm > 0 && norm < 1) scale_values(row, h, 1 / norm);
               set_beta(row, h, norm > 1 ? 0.5 : weight.uniform(u));

@@ -53,14 +53,12 @@ void put_extremes(const Problem& p, std::uint64_t seed, TensorSet& t) {
   };
   for (I row = 0; row < p.tokens(); ++row) {
     const I pick = row + static_cast<I>(seed % 35);
-    if (p.io == DType::f16 && pick % 2) scale_row(q, row, H * K, 0x1p-14);
+    if (p.io == DType::f16 && pick % 2 && !p.unit) scale_row(q, row, H * K, 0x1p-14);
     if (pick % 7 == 3) scale_row(k, row, H * K, 0);
-    if (pick % 7 == 5) {
+    if (pick % 7 == 5 && !p.unit) {
       scale_row(k, row, H * K, 0x1p-10);
       scale_row(v, row, HV * V, 0x1p10);
     }
-    for (I h = 2; h < HV && p.io != DType::f16 && p.state != DType::f16; h += 3)   // some heads hold more than fp16 can
-      scale_row(v, row * HV + h, V, 0x1p20);
     constexpr double large[] = {-60, -1e4, -88, -1000, -104};
     for (I h = 0; h < HV && g != t.end() && p.rule == Rule::gated_delta; ++h) {
       const I at = row * HV + h, turn = pick + 3 * h;

@@ -17,8 +17,8 @@ void put_canaries(const Problem& p, TensorSet& t);
 TensorSet inputs(const Problem& p, std::uint64_t seed, const fill::Style& style, const Tensor& indices);
 
 // Single tokens that serving sees and random draws do not, on inputs() or before poison_idle_rows: gates from -60 to -1e4, keys that are 0 or 2^-10
-// long with values as much larger, values beyond fp16 in
-// every third head, in fp16 queries whose entries are mostly subnormal.
+// long with values as much larger, in fp16
+// queries whose entries are mostly subnormal.
 void put_extremes(const Problem& p, std::uint64_t seed, TensorSet& t);
 
 }  // namespace gdn::pool

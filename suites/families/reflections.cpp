@@ -15,7 +15,7 @@ struct Reflections final : Family {
   std::string name() const override { return "reflections"; }
   std::string profile() const override { return "negative_eigenvalues"; }
   std::string rationale() const override {
-    return "With beta in (1,2) the state's component along the key changes sign. One head reflects h0 at exact unit keys with beta = 2, then at the same "
+    return "With beta in (1,2) the state's component along the key changes sign. One head reflects h0 at exact unit keys with beta = 2 or at keys with |k|^2 = 2 and beta = 1, then at the same "
            "keys in reverse order, which restores it; one has beta at 1, 2 and their neighbours; one anything in (0,2), one keys of norm 1.4 with beta up "
            "to 1. v and h0 negated must give the same bits negated.";
   }
@@ -50,13 +50,13 @@ struct Reflections final : Family {
             if (beta != in.end() && h % 4 == 1) beta->second.set(row * HV + j, neighbours[choose.below(u, 8)]);
             if (beta != in.end() && h % 4 == 3) beta->second.set(row * HV + j, choose.uniform(u));
             if (h % 4 != 0) continue;
-            if (beta != in.end()) beta->second.set(row * HV + j, 2);
+            if (beta != in.end()) beta->second.set(row * HV + j, entries(p, mirror) == 8 ? 1 : 2);
             if (g != in.end() && p.rule == Rule::gated_delta) g->second.set(row * HV + j, 0);
             for (I e = 0; e < V; ++e) v.set((row * HV + j) * V + e, 0);
           }
-          if (h % 4 == 0) {                        // four entries of +-1/2, the same keys backwards in the second half
+          if (h % 4 == 0) {                        // entries of +-1/2, the same keys backwards in the second half
             for (I d = 0; d < K; ++d) k.set(at + d, 0);
-            for (I i = 0, set = 0; set < std::min<I>(4, K / 4 * 4); ++i) {
+            for (I i = 0, set = 0; set < entries(p, mirror); ++i) {
               const auto u = static_cast<std::uint64_t>(((static_cast<I>(n) * H + h) * 1000003 + mirror) * 64 + i);
               const I d = static_cast<I>(place.below(u, static_cast<std::uint64_t>(K)));
               if (k.at(at + d) != 0) continue;
@@ -64,11 +64,17 @@ struct Reflections final : Family {
               ++set;
             }
           }
-          if (h % 4 == 3)
+          if (h % 4 == 3 && !p.unit)
             for (I d = 0; d < K; ++d) k.set(at + d, 1.4 * k.at(at + d));
         }
     relate::add_negated_values(c);
     return c;
+  }
+
+ private:
+  // Of a reflecting key: four, and |k|^2 = 1; or eight, |k|^2 = 2, and beta = 1 reflects.
+  static I entries(const Problem& p, I token) {
+    return token % 3 == 2 && p.key_dim >= 8 && !p.unit ? 8 : std::min<I>(4, p.key_dim / 4 * 4);
   }
 };
 

@@ -15,10 +15,11 @@ struct RelationRepeat final : Family {
   std::string rationale() const override {
     return "Run the problem, run another one of other shape and values, and run the first four times again (30 times at nightly): a kernel that "
            "declares itself deterministic must return the same bits. Results of a reused plan or workspace that "
-           "still holds something of the call between would differ.";
+           "still holds something of the call between would differ. So would results that depend on the number of threads, 1, 2 or 3. In one run more the "
+           "tensors are aligned as the kernel declares and no further.";
   }
   std::vector<std::string> kinds() const override {
-    return {"nondeterministic", "workspace-stale", "output-unwritten"};
+    return {"nondeterministic", "workspace-stale", "output-unwritten", "layout-stride-ignored"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t70_h1_hv2_k64_v32/bf16/h0",
@@ -45,6 +46,12 @@ struct RelationRepeat final : Family {
       const std::size_t again = relate::add_run(c, "again " + std::to_string(i), [](Run&) {});
       relate::add(c, 36, RelationClass::deterministic, again, "the same call gives the same bits, whatever ran between", relate::base_times(again, 1, 1));
     }
+    for (const int threads : {1, 2, 3}) {
+      const std::size_t again = relate::add_run(c, "with " + std::to_string(threads) + " threads", [&](Run& r) { r.threads = threads; });
+      relate::add(c, 36, RelationClass::deterministic, again, "the same call gives the same bits with another number of threads", relate::base_times(again, 1, 1));
+    }
+    // Judged by itself: where a kernel's sums begin may follow the address.
+    relate::add_run(c, "least alignment", [](Run& r) { r.least_aligned = true; }, true);
     return c;
   }
 };

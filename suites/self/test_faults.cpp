@@ -209,10 +209,11 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   const std::set<std::string> elsewhere{"scale_cached_in_plan", "stale_state_as_initial", "writes_past_the_end", "query_scaled_in_place",
                                            "values_scaled_by_row_peak", "tail_masked_by_multiplication", "slot_state_cached",
                                            "output_dtype_of_first_call", "scale_of_first_key_dim", "input_strides_taken_as_dense",
-                                           "output_strides_taken_as_dense", "byte_offset_ignored", "positive_gate_accepted", "score_rows_masked_by_multiplication"};
+                                           "output_strides_taken_as_dense", "byte_offset_ignored", "key_strides_of_query", "beta_strides_of_gate", "output_strides_of_value", "final_state_strides_of_initial",
+                                           "vector_loads_aligned_down", "element_offsets_in_31_bits", "element_offsets_in_32_bits", "positive_gate_accepted", "score_rows_masked_by_multiplication"};
   std::vector<Run> runs = probes();
   for (const char* id : {"raw_gates:prefill/n1_t40_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gates:prefill/n1_t36_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gate_extremes:prefill/n1_t36_h1_hv3_k16_v8/fp32/h0,raw:1",
-                         "pass_through:prefill/n1_t3_h1_hv1_k8_v8/fp32/h0,scale=0x1p+120:1"})
+                         "inverse_steps:prefill/n1_t12_h2_hv2_k8_v8/fp32/h0:1", "pass_through:prefill/n1_t3_h1_hv1_k8_v8/fp32/h0,scale=0x1p+120:1"})
     runs.push_back(make_case(parse_case_id(id)).runs[0]);
   std::vector<TensorSet> exact;
   for (const Run& run : runs) {

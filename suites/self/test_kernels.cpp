@@ -452,7 +452,7 @@ TEST_CASE("capabilities: what is not listed is not claimed") {
   CHECK(parse_capabilities("").empty);
   for (const char* wrong : {"io=int32", "io=", "K=0..4", "K=9..4", "K=x", "speed=3", "fast", "g_min=1", "align=3", "rules=magic", "beta_max=nan"})
     CHECK_THROWS_AS(parse_capabilities(wrong), std::invalid_argument);
-  CHECK_THROWS_WITH(parse_capabilities("fast"), "capabilities: unknown flag 'fast' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth)");
+  CHECK_THROWS_WITH(parse_capabilities("fast"), "capabilities: unknown flag 'fast' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
   CHECK(parse_properties("masks_select;deterministic").masks_select);
   CHECK_FALSE(parse_properties("masks_select").deterministic);
   CHECK_THROWS_AS(parse_properties("fast"), std::invalid_argument);

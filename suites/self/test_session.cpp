@@ -121,6 +121,41 @@ TEST_CASE("whatever a kernel does wrong is an outcome, and the session goes on")
   }
 }
 
+TEST_CASE("outputs of a call are out of reach for the next one") {
+  auto s = open_plugin(kPlugin, "old_pointer", options());
+  const Run run = small_run();
+  CHECK(static_cast<int>(s->run(run, "x").outcome) == static_cast<int>(Outcome::ok));
+  const Execution e = s->run(run, "x");            // writes where o was
+  CHECK(static_cast<int>(e.outcome) == static_cast<int>(Outcome::crashed));
+  CHECK(contains(e.message, "outside every tensor"));
+}
+
+TEST_CASE("a run may ask for a number of threads") {
+  auto s = open_plugin(kPlugin, "by_threads", options());
+  Run run = small_run();
+  for (const int threads : {1, 3, 2, 3}) {
+    run.threads = threads;
+    const double seen = s->run(run, "x").outputs.at("o").at(0);
+    CHECK((seen == threads || seen == 0));         // 0: a build without OpenMP
+  }
+}
+
+TEST_CASE("tensors begin where the declared alignment says, and lie far apart without taking room") {
+  for (const bool inside : {false, true}) {
+    const std::string name = "faulty/none/recurrent-fp32";   // declares align=4
+    const auto s = inside ? open_inline(name, options()) : open_builtin(name, options());
+    Run run = small_run();
+    const TensorSet want = s->run(run, "x").outputs;
+    run.least_aligned = true;
+    CHECK(s->run(run, "x").outputs == want);
+    run.problem.strided = run.problem.far = true;
+    const Execution far = s->run(run, "x");
+    CHECK(far.message == "");
+    CHECK(far.outputs == want);
+    CHECK(far.violations.empty());
+  }
+}
+
 TEST_CASE("a hang ends at the timeout, with everything that the kernel started") {
   const Run run = small_run();
   auto s = open_plugin(kPlugin, "hang", options(0.5));
