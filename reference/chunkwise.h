@@ -56,6 +56,80 @@ class Chunkwise {
     if (c_.cadence == Cadence::call) p_.store(Point::S_carried, state, K_ * V_);
   }
 
+  // One stage (stages.h) of a chunk of n rows, the first n tokens of the inputs: what it is given on entry, what it returns on return. state:
+  // of chunk_states before and after the chunk, `operand` what is stored of it before. Rules with one gate per head.
+  struct StageRows {
+    std::vector<Real> G, L, M, U, W, Vn, operand, o;
+  };
+  void stage(Stage s, Index n, StageRows& x, Real* state) {
+    load(0, n);
+    start_.assign(size(n), -1);
+    if (s == Stage::gate_sum) {
+      sum_gates(0, n, 0);
+      x.G.resize(size(n));
+      Real before(0);                              // up to and with the last gate at which a sum starts anew
+      for (Index r = 0; r < n; ++r) {
+        if (start_[size(r)] == r) before = p_.sum(r ? x.G[size(r - 1)] : Real(0), Real(gate(r, 0)));
+        x.G[size(r)] = start_[size(r)] < 0 ? sum_[size(r)] : p_.sum(before, sum_[size(r)]);
+      }
+      return p_.store(Point::G, x.G.data(), n);
+    }
+    if (!x.G.empty()) {
+      std::copy_n(x.G.begin(), n, sum_.begin());
+      p_.store(Point::G, sum_.data(), n);
+      factors(0, n);
+    }
+    const auto given = [&](const std::vector<Real>& from, std::vector<Real>& to, Point p) {
+      std::copy(from.begin(), from.end(), to.begin());
+      p_.store(p, to.data(), static_cast<Index>(from.size()));
+    };
+    const auto operand = [&] {
+      std::copy_n(state, K_ * V_, sop_.data());
+      p_.store(Point::S_op, sop_.data(), K_ * V_);
+    };
+    switch (s) {
+      case Stage::gram:
+        grams(0, n);
+        x.L.assign(size(n * n), Real(0));
+        for (Index i = 0; i < n; ++i)
+          for (Index j = 0; j < i; ++j) x.L[size(i * n + j)] = Real(0) - l_[size(i * n + j)];
+        break;
+      case Stage::inverse:
+        for (Index i = 0; i < n; ++i) {
+          for (Index j = 0; j < i; ++j) l_[size(i * n + j)] = Real(0) - x.L[size(i * n + j)];
+          p_.store(Point::gram, &l_[size(i * n)], i);
+        }
+        invert(n);
+        x.M.assign(m_.begin(), m_.begin() + n * n);
+        break;
+      case Stage::uw:
+        given(x.M, m_, Point::M);
+        vectors(n);
+        x.U.assign(vn_.begin(), vn_.begin() + n * V_);
+        x.W.assign(w_.begin(), w_.begin() + n * K_);
+        break;
+      case Stage::chunk_states:
+        operand();
+        x.operand = sop_;
+        given(x.U, vn_, Point::U);
+        given(x.W, w_, Point::W);
+        subtract(n);
+        x.Vn.assign(vn_.begin(), vn_.begin() + n * V_);
+        p_.store(Point::Vn_o, x.Vn.data(), n * V_);
+        update(n, state);
+        if (c_.cadence == Cadence::chunk) p_.store(Point::S_carried, state, K_ * V_);
+        break;
+      default: {
+        grams(0, n);
+        operand();
+        std::copy(x.Vn.begin(), x.Vn.end(), vn_.begin());
+        x.o.resize(size(n * V_));
+        auto sink = [&](Index t, const Real* o) { std::copy_n(o, V_, &x.o[size(t * V_)]); };
+        output(0, n, sink);
+      }
+    }
+  }
+
  private:
   static std::size_t size(Index n) { return static_cast<std::size_t>(n); }
   bool narrow(Point p) const { return unit(c_, p) > 0; }
@@ -85,6 +159,11 @@ class Chunkwise {
       for (Index d = 0; d < gates_; ++d) sum_gates(t, n, d);
       p_.store(Point::G, sum_.data(), n * gates_);
     }
+    factors(t, n);
+  }
+
+  // The decays of sums that are there.
+  void factors(Index t, Index n) {
     for (Index d = 0; d < gates_; ++d) {
       if constexpr (Policy::kGateProducts) {
         Real product(1);
@@ -242,27 +321,38 @@ class Chunkwise {
     for (Index i = 0; i < n; ++i) row(x + i * width, &m_[size(i * n)], 1, scratch, width, i + 1, width);
   }
 
+  void beta_v(Index n, const std::vector<Real>& from) {
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = beta_[size(i)] * from[size(i * V_ + j)];
+    p_.store(Point::bv, vn_.data(), n * V_);
+  }
+
+  // vn_ = U, w_ = W.
+  void vectors(Index n) {
+    beta_v(n, v_);
+    solve(vn_.data(), n, V_, b_.data());
+    p_.store(Point::U, vn_.data(), n * V_);
+    for (Index i = 0; i < n; ++i)
+      for (Index d = 0; d < K_; ++d) w_[size(i * K_ + d)] = beta_[size(i)] * k_[size(i * K_ + d)] * first_[at(i, gates_ == 1 ? 0 : d)];
+    p_.store(Point::bk, w_.data(), n * K_);
+    solve(w_.data(), n, K_, bk_.data());
+    p_.store(Point::W, w_.data(), n * K_);
+  }
+
+  // vn_ = U - W S.
+  void subtract(Index n) {
+    for (Index i = 0; i < n; ++i) {
+      row(&b_[size(i * V_)], &w_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
+      for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = vn_[size(i * V_ + j)] - b_[size(i * V_ + j)];
+    }
+  }
+
   void corrected_values(Index n) {
-    auto beta_v = [&](const std::vector<Real>& from) {
-      for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = beta_[size(i)] * from[size(i * V_ + j)];
-      p_.store(Point::bv, vn_.data(), n * V_);
-    };
-    if (!has_delta_) return beta_v(v_);
+    if (!has_delta_) return beta_v(n, v_);
     if (c_.solve != Solve::substitution) invert(n);
     if (c_.vectors == Vectors::wu) {
-      beta_v(v_);
-      solve(vn_.data(), n, V_, b_.data());
-      p_.store(Point::U, vn_.data(), n * V_);
-      for (Index i = 0; i < n; ++i)
-        for (Index d = 0; d < K_; ++d) w_[size(i * K_ + d)] = beta_[size(i)] * k_[size(i * K_ + d)] * first_[at(i, gates_ == 1 ? 0 : d)];
-      p_.store(Point::bk, w_.data(), n * K_);
-      solve(w_.data(), n, K_, bk_.data());
-      p_.store(Point::W, w_.data(), n * K_);
-      for (Index i = 0; i < n; ++i) {
-        row(&b_[size(i * V_)], &w_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
-        for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = vn_[size(i * V_ + j)] - b_[size(i * V_ + j)];
-      }
+      vectors(n);
+      subtract(n);
     } else {
       for (Index i = 0; i < n; ++i) {
         if (gates_ > 1)
@@ -273,7 +363,7 @@ class Chunkwise {
           x = v_[size(i * V_ + j)] - (gates_ > 1 ? x : first_[size(i)] * x);
         }
       }
-      beta_v(b_);
+      beta_v(n, b_);
       solve(vn_.data(), n, V_, b_.data());
     }
   }
@@ -290,7 +380,12 @@ class Chunkwise {
     std::copy_n(state, K_ * V_, sop_.data());
     p_.store(Point::S_op, sop_.data(), K_ * V_);
     corrected_values(n);
+    output(t, n, sink);
+    update(n, state);
+  }
 
+  template <class Sink>
+  void output(Index t, Index n, Sink& sink) {
     std::copy_n(vn_.data(), n * V_, vno_.data());
     p_.store(Point::Vn_o, vno_.data(), n * V_);
     if (scaled_q_) {
@@ -307,7 +402,10 @@ class Chunkwise {
       p_.store(Point::out, o1, V_);
       sink(t + i, static_cast<const Real*>(o1));
     }
+  }
 
+  // The state after the chunk, from vn_.
+  void update(Index n, Real* state) {
     for (Index i = 0; i < n; ++i) {                // either side of k Vn^T may carry the decay to the end of the chunk
       for (Index j = 0; j < V_; ++j) vns_[size(i * V_ + j)] = scaled_k_ ? vn_[size(i * V_ + j)] : last_[size(i)] * vn_[size(i * V_ + j)];
       for (Index d = 0; d < K_; ++d) ks_[size(i * K_ + d)] = scaled_k_ ? last_[at(i, gates_ == 1 ? 0 : d)] * k_[size(i * K_ + d)] : k_[size(i * K_ + d)];

@@ -10,6 +10,7 @@
 #include "reference/exp.h"
 #include "reference/lanes.h"
 #include "reference/rng.h"
+#include "reference/stages.h"
 
 namespace gdn {
 namespace {
@@ -242,6 +243,101 @@ HeadResult run(const Contract& c, const HeadInputs& in, std::uint64_t seed, std:
 }
 
 }  // namespace
+
+namespace {
+
+template <class Policy>
+void run_stage(const Contract& c, const Run& run, TensorSet& outputs) {
+  using Real = typename Policy::Real;
+  const Problem& p = run.problem;
+  const std::int64_t HV = p.value_heads, K = p.key_dim, V = p.value_dim, C = p.chunk, KV = K * V;
+  const auto input = [&](const char* name) -> const Tensor* {
+    const auto t = run.inputs.find(std::string_view(name));
+    return t == run.inputs.end() ? nullptr : &t->second;
+  };
+  const auto rows = [&](const char* name, const ChunkPlace& at, std::int64_t hv, std::int64_t width, auto& to, std::int64_t otherwise) {
+    const Tensor* t = input(name);
+    to.clear();
+    if (!t) return to.resize(static_cast<std::size_t>(otherwise));
+    const std::int64_t heads = t->shape[1], h = hv / (HV / heads), full = t->shape.size() > 2 ? t->shape[2] : 1;
+    for (std::int64_t r = 0; r < at.rows; ++r)
+      for (std::int64_t e = 0; e < width; ++e) to.push_back(static_cast<typename std::decay_t<decltype(to)>::value_type>(t->at(((at.token + r) * heads + h) * full + e)));
+  };
+  const std::vector<ChunkPlace> places = chunk_places(p);
+  for (std::int64_t hv = 0; hv < HV; ++hv) {
+    std::vector<Real> state(static_cast<std::size_t>(KV), Real(0));
+    std::int64_t sequence = -1;
+    const auto begin = [&](std::int64_t n) {       // sequences without tokens come and go here too
+      for (; p.stage == Stage::chunk_states && sequence < n;) {
+        if (sequence >= 0 && p.final_state)
+          for (std::int64_t e = 0; e < KV; ++e) outputs.at("ht").set((sequence * HV + hv) * KV + e, static_cast<double>(state[static_cast<std::size_t>(e)]));
+        if (++sequence == p.sequences()) return;
+        for (std::int64_t e = 0; e < KV; ++e) state[static_cast<std::size_t>(e)] = p.initial_state ? static_cast<Real>(input("h0")->at((sequence * HV + hv) * KV + e)) : Real(0);
+      }
+    };
+    for (std::size_t number = 0; number < places.size(); ++number) {
+      const ChunkPlace& at = places[number];
+      begin(at.sequence);
+      const std::int64_t n = at.rows, plane = (static_cast<std::int64_t>(number) * HV + hv) * KV;
+      HeadInputs in;
+      in.T = n;
+      in.K = K;
+      in.V = V;
+      in.scale = p.effective_scale();
+      rows("q", at, hv, K, in.q, n * K);
+      rows("k", at, hv, K, in.k, n * K);
+      rows("v", at, hv, V, in.v, n * V);
+      rows("g", at, hv, 1, in.g, n);
+      rows("beta", at, hv, 1, in.beta, n);
+      Policy policy(c, 1, 0);
+      Chunkwise<Policy> chunkwise(c, in, policy);
+      typename Chunkwise<Policy>::StageRows x;
+      rows("G", at, hv, 1, x.G, 0);
+      rows("L", at, hv, n, x.L, 0);
+      rows("M", at, hv, n, x.M, 0);
+      rows("U", at, hv, V, x.U, 0);
+      rows("W", at, hv, K, x.W, 0);
+      rows("Vn", at, hv, V, x.Vn, 0);
+      if (p.stage == Stage::output)
+        for (std::int64_t e = 0; e < KV; ++e) state[static_cast<std::size_t>(e)] = static_cast<Real>(input("states")->at(plane + e));
+      chunkwise.stage(p.stage, n, x, state.data());
+      const auto put = [&](const char* name, const std::vector<Real>& from, std::int64_t width, std::int64_t full) {
+        Tensor& t = outputs.find(std::string_view(name))->second;
+        for (std::int64_t r = 0; r < n; ++r)
+          for (std::int64_t e = 0; e < full; ++e)
+            t.set(((at.token + r) * HV + hv) * full + e, e < width ? static_cast<double>(from[static_cast<std::size_t>(r * width + e)]) : 0);
+      };
+      switch (p.stage) {
+        case Stage::gate_sum: put("G", x.G, 1, 1); break;
+        case Stage::gram: put("L", x.L, n, C); break;
+        case Stage::inverse: put("M", x.M, n, C); break;
+        case Stage::uw:
+          put("U", x.U, V, V);
+          put("W", x.W, K, K);
+          break;
+        case Stage::chunk_states:
+          put("Vn", x.Vn, V, V);
+          for (std::int64_t e = 0; e < KV; ++e) outputs.at("states").set(plane + e, static_cast<double>(x.operand[static_cast<std::size_t>(e)]));
+          break;
+        case Stage::output: put("o", x.o, V, V); break;
+      }
+    }
+    begin(p.sequences());
+  }
+}
+
+}  // namespace
+
+TensorSet simulate_stage(const Contract& c, const Run& run) {
+  TensorSet outputs;
+  for (const StageTensor& o : stage_outputs(run.problem)) {
+    Tensor& t = outputs[o.name] = Tensor(DType::f64, o.shape);
+    for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, std::nan(""));
+  }
+  if (c.accumulator == Accumulator::fp64) run_stage<Nearest<double>>(c, run, outputs);
+  else run_stage<Nearest<float>>(c, run, outputs);
+  return outputs;
+}
 
 HeadResult simulate(const Contract& c, const HeadInputs& in, SimulationMode mode, std::uint64_t seed, std::span<const std::int64_t> split,
                     double exp_bias) {

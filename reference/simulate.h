@@ -18,4 +18,8 @@ enum class SimulationMode : std::uint8_t {
 HeadResult simulate(const Contract& c, const HeadInputs& in, SimulationMode mode, std::uint64_t seed,
                     std::span<const std::int64_t> split = {}, double exp_bias = 0);
 
+// One stage carried out to nearest; contract narrowed to the problem. Outputs in double, as the contract's points store them; NaN in
+// rows that are nobody's.
+TensorSet simulate_stage(const Contract& c, const Run& run);
+
 }  // namespace gdn

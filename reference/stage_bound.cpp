@@ -34,8 +34,12 @@ Contract with_last(const Contract& c, const Problem& p, std::string_view tensor)
 
 // What an output costs as it leaves the kernel.
 struct Last {
-  double u = 0, eta = 0;
-  double store(double x, double dx) const { return no_nan(dx + u * (x + dx) + eta); }
+  struct Rounding { double u, eta, greatest; };
+  std::vector<Rounding> roundings;                 // what overflows in the last is judged by its value
+  double store(double x, double dx) const {
+    for (const Rounding& r : roundings) dx = x + dx <= r.greatest ? dx + r.u * (x + dx) + r.eta : kInfinity;
+    return no_nan(dx);
+  }
 };
 
 struct StageCosts {
@@ -43,8 +47,12 @@ struct StageCosts {
   std::map<std::string, Last, std::less<>> last;
   StageCosts(const Contract& c, const Problem& p) : costs(c) {
     for (const StageTensor& o : stage_outputs(p)) {
-      const Contract one = with_last(c, p, o.name);
-      last[o.name] = {unit(one, Point::out), underflow(one, Point::out)};
+      const std::vector<Store> stores = stage_stores(c, p, o.name);
+      for (const Store& s : stores) {
+        Contract one = c;
+        one.at(Point::out) = s;
+        last[o.name].roundings.push_back({unit(one, Point::out), underflow(one, Point::out), &s == &stores.back() ? kInfinity : info(s.format).max_finite});
+      }
     }
   }
   void forget(Point p) {                           // stored once: as the output
@@ -177,12 +185,13 @@ class StageBound {
     x.invert();
     Inverse(c_, e_).error(x);
     const Vector residual = residual_bound(x, la.u);
-    Vector loss(size(n * n), 0.0);                 // by the last rounding
+    Vector loss(size(n * n), 0.0);                 // by the last rounding, which may leave its format
+    const double top = info(stage_stores(c_, p_, "M").back().format).max_finite;
     for (Index i = 0; i < n; ++i)
       for (Index j = 0; j < i; ++j) {
         const std::size_t at = size(i * n + j);
         put("M", c, hv, i, p_.chunk, j, x.m[at], x.dm[at]);
-        loss[at] = costs_.last.find("M")->second.store(x.m_abs[at] + x.dm[at], 0);
+        loss[at] = x.m_abs[at] + x.dm[at] <= top ? costs_.last.find("M")->second.store(x.m_abs[at] + x.dm[at], 0) : kInfinity;
       }
     std::vector<double>& all = to_.find("residual")->second;
     for (Index i = 0; i < n; ++i)
@@ -466,7 +475,11 @@ StageBounds stage_bound(const Contract& contract, const Run& run) {
   return all;
 }
 
-Store stage_store(const Contract& contract, const Problem& p, std::string_view tensor) { return with_last(contract, p, tensor).at(Point::out); }
+std::vector<Store> stage_stores(const Contract& contract, const Problem& p, std::string_view tensor) {
+  const Store own = contract.at(point_of(tensor)), last = with_last(contract, p, tensor).at(Point::out);
+  if (last == own || info(own.format).precision * own.terms >= info(arithmetic(contract).format).precision) return {last};
+  return {own, last};
+}
 
 std::string explain_stage_bound(const Contract& contract, const Run& run, std::string_view tensor, std::int64_t element) {
   StageBounds all = empty_bounds(run.problem);

@@ -15,8 +15,8 @@ namespace gdn {
 // inverse also "residual" [T,HV,C], a bound of |(I+L) X - I| for the X that the kernel returns. Made in parallel.
 using StageBounds = std::map<std::string, std::vector<double>, std::less<>>;
 StageBounds stage_bound(const Contract& contract, const Run& run);
-// The last rounding of an output: the contract's at its point, in the tensor's dtype.
-Store stage_store(const Contract& contract, const Problem& p, std::string_view tensor);
+// The last roundings of an output: the contract's at its point and, where the tensor's dtype does not hold all values of that, into the tensor.
+std::vector<Store> stage_stores(const Contract& contract, const Problem& p, std::string_view tensor);
 // The largest terms of the bound of one element, one line.
 std::string explain_stage_bound(const Contract& contract, const Run& run, std::string_view tensor, std::int64_t element);
 

@@ -2,9 +2,11 @@
 #include "suites/simulated.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "reference/parallel.h"
 #include "reference/simulate.h"
+#include "reference/stage_bound.h"
 #include "reference/strand.h"
 
 namespace gdn {
@@ -18,7 +20,8 @@ class Simulated final : public KernelSession {
     info_.version = "1";
     info_.how = "--kernel 'simulated/" + to_string(carried_out) + "'" + (carried_out == declared ? "" : " --contract '" + to_string(declared) + "'");
     info_.contract = declared;
-    info_.capabilities = parse_capabilities(std::string("io=fp32,bf16,fp16;ops=prefill;rules=gated_delta,delta,gated_linear,retention,linear") +
+    info_.capabilities = parse_capabilities(std::string("io=fp32,bf16,fp16;ops=prefill") +
+                                            (carried_out.form == Form::chunkwise ? ",stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128" : "") + ";rules=gated_delta,delta,gated_linear,retention,linear" +
                                             (carried_out.form == Form::recurrent ? ",kda" : "") +
                                             ";state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2");
     info_.properties = parse_properties("deterministic;shape_invariant;symmetric;masks_select");
@@ -50,8 +53,19 @@ Execution carry_out(const Contract& contract, const Run& run) {
   const Contract narrowed = for_problem(contract, p);
   const std::int64_t HV = p.value_heads, V = p.value_dim, KV = p.key_dim * V;
   Execution e;
+  if (p.operation == Operation::stages) {
+    for (const auto& [name, exact] : simulate_stage(narrowed, run)) {
+      const Store last = stage_stores(narrowed, p, name).back();
+      Tensor& t = e.outputs[name] = Tensor(output_dtype(p, name), exact.shape);
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        if (std::isnan(exact.at(i))) t.set_bits(i, poison_bits(t.dtype));
+        else t.set(i, round_to(exact.at(i), last));
+      }
+    }
+    return e;
+  }
   for (const char* name : output_names(p)) {
-    Tensor& t = e.outputs[name] = Tensor(name[0] == 'o' ? p.io : p.state, output_shape(p, name));
+    Tensor& t = e.outputs[name] = Tensor(output_dtype(p, name), output_shape(p, name));
     for (std::int64_t i = 0; i < t.size(); ++i) t.set_bits(i, poison_bits(t.dtype));
   }
   if (p.pool()) e.outputs["ht"] = run.inputs.at("h0");   // in place

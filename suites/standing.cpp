@@ -131,7 +131,7 @@ bool overflow_allowed(double got, double hi, double bound, double radius, Format
 Format overflow_format(const CheckInput& in, std::size_t run, std::string_view tensor) {
   const Contract c = in.bounds.contract(run);
   const Problem& p = in.golden.the_case.runs[run].problem;
-  if (p.operation == Operation::stages) return stage_store(c, p, tensor).format;
+  if (p.operation == Operation::stages) return stage_stores(c, p, tensor).back().format;
   return c.at(tensor == "ht" ? Point::ht : Point::out).format;
 }
 

@@ -71,7 +71,7 @@ struct Exactness final : Check {
       const auto got = in.executions[index].outputs.find(tensor);
       const auto truth = in.golden.truths.at(index).find(tensor);
       if (got == in.executions[index].outputs.end() || truth == in.golden.truths.at(index).end() || got->second.shape != truth->second.shape) continue;
-      const Store last = stage_store(contract, run.problem, tensor);
+      const std::vector<Store> last = stage_stores(contract, run.problem, tensor);
       std::vector<I> failing;
       bool any = false;
       for (I e = 0; e < static_cast<I>(exact.size()); ++e) {
@@ -81,7 +81,9 @@ struct Exactness final : Check {
         any = true;
         ++r.judged;
         const double want = truth->second.hi[i], x = got->second.at(e);
-        if (x == round_to(want, last) || x == rounded(want, 0, format_of(got->second.dtype))) continue;
+        double stored = want;
+        for (const Store& s : last) stored = round_to(stored, s);
+        if (x == stored || x == rounded(want, 0, format_of(got->second.dtype))) continue;
         failing.push_back(e);
         if (++r.failing > 1) continue;
         r.worst = finding(in, index, tensor, e, 0);

@@ -28,7 +28,7 @@ std::string failures(Level level, std::uint64_t seed, const std::vector<std::str
     const Case c = make_case(id);
     bool known = true;
     for (const Run& r : c.runs)
-      known = known && (r.problem.operation == Operation::prefill || r.problem.pool()) && r.problem.rule != Rule::kda && !r.refuse;
+      known = known && (r.problem.operation == Operation::prefill || r.problem.operation == Operation::stages || r.problem.pool()) && r.problem.rule != Rule::kda && !r.refuse;
     if (!known) continue;
     const Golden g = make_golden(c);
     const auto presets = contracts();
@@ -39,10 +39,11 @@ std::string failures(Level level, std::uint64_t seed, const std::vector<std::str
       info.name = info.how = presets[i];
       info.contract = parse_contract(presets[i]);
       info.properties.shape_invariant = true;
+      if (c.problem.operation == Operation::stages && info.contract.form == Form::recurrent) return;
       bool below = false;                          // its gate sums hold no gates so small
       std::vector<Execution> executions;
       for (const Run& run : c.runs) {
-        below = below || (info.contract.g_min < 0 && unsupported_reason({}, info.contract, run).find("g=") == 0);
+        below = below || (info.contract.g_min < 0 && run.problem.operation != Operation::stages && unsupported_reason({}, info.contract, run).find("g=") == 0);
         if (!below) executions.push_back(carry_out(info.contract, run));
       }
       if (below) return;
