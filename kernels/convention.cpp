@@ -391,4 +391,80 @@ TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs) {
   return outputs;
 }
 
+std::vector<ConventionChange> neighbours(const Convention& c) {
+  std::vector<ConventionChange> all;
+  for (const Axis& a : axes())
+    for (std::size_t i = 0; i < a.values.size(); ++i) {
+      if (static_cast<int>(i) == a.get(c)) continue;
+      Convention other = c;
+      a.set(other, static_cast<int>(i));
+      all.push_back({other, std::string(a.name) + "=" + a.values[i], a.meanings[i]});
+    }
+  return all;
+}
+
+Run mistaken_run(const Convention& declared, const Convention& real, const Run& run) {
+  const Problem& p = run.problem;
+  if (declared.heads != real.heads && (declared.heads == HeadMap::repeated || real.heads == HeadMap::repeated)) cannot("q and k have another number of heads");
+  if (declared.empty != real.empty) cannot("empty= is about one element of ht, and no mistake of the whole run");
+  const TensorSet given = to_kernel(declared, run);
+  Run fact = run;
+  for (auto& [name, t] : fact.inputs) {
+    const auto at = given.find(name);
+    if (at == given.end() || name == "cu_seqlens") continue;
+    const bool key_side = name == "q" || name == "k";
+    const bool value_side = name == "v" || name == "g" || name == "beta" || name == "a";
+    const bool state = name == "h0" || name == "snapshots";
+    if (!key_side && !value_side && !state) continue;
+    Tensor seen = at->second;
+    if (key_side && real.heads == HeadMap::repeated) cannot("q and k have another number of heads");
+    std::vector<std::int64_t> shape = t.shape;
+    if (state) {
+      if (real.state == StateLayout::VK) std::swap(shape[2], shape[3]);
+      seen = reshaped(std::move(seen), shape);
+      if (real.state == StateLayout::VK) seen = swapped(seen, 2);
+      if (real.heads == HeadMap::tiled) seen = gathered(seen, 1, inverse(tiled_order(p)));
+    } else {
+      seen = from_layout(real, reshaped(std::move(seen), to_layout(real, p, t).shape), t.shape);
+      if (value_side && real.heads == HeadMap::tiled) seen = gathered(seen, 1, inverse(tiled_order(p)));
+    }
+    if (name == "g")
+      for (std::int64_t i = 0; i < seen.size() && real.gate != GateDomain::log; ++i) {
+        const double x = seen.at(i);
+        if (real.gate == GateDomain::linear && x < 0) cannot("a decay below 0");
+        seen.set(i, real.gate == GateDomain::linear ? std::log(x) : x * 0.69314718055994531);
+      }
+    if (key_side && real.l2norm == L2Norm::in_kernel) {
+      Tensor unit(DType::f32, seen.shape);
+      const std::int64_t width = seen.shape.back();
+      for (std::int64_t r = 0; r < seen.size() / width; ++r) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < width; ++i) sum += seen.at(r * width + i) * seen.at(r * width + i);
+        for (std::int64_t i = 0; i < width && sum > 0; ++i) unit.set(r * width + i, seen.at(r * width + i) / std::sqrt(sum));
+      }
+      seen = std::move(unit);
+    }
+    t = std::move(seen);
+  }
+  const double told = kernel_scale(declared, run);
+  fact.problem.scale = real.scale == ScaleHandling::argument ? told : real.scale == ScaleHandling::folded ? 1.0 : 1.0 / std::sqrt(static_cast<double>(p.key_dim));
+  return fact;
+}
+
+TensorSet mistaken_outputs(const Convention& declared, const Convention& real, const Run& run, TensorSet outputs) {
+  const TensorSet shapes = output_shapes(declared, run);
+  for (auto& [name, t] : outputs) {
+    const auto shape = shapes.find(name);
+    if (shape == shapes.end()) continue;
+    if (name == "o") {
+      if (real.heads == HeadMap::tiled) t = gathered(t, 1, tiled_order(run.problem));
+      t = to_layout(real, run.problem, std::move(t));
+    } else {
+      t = state_to_kernel(real, run.problem, std::move(t));
+    }
+    t = reshaped(std::move(t), shape->second.shape);
+  }
+  return from_kernel(declared, run, std::move(outputs));
+}
+
 }  // namespace gdn

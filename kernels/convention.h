@@ -51,4 +51,13 @@ std::int64_t kernel_heads(const Convention& c, const Problem& p);
 TensorSet output_shapes(const Convention& c, const Run& run);
 TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs);
 
+// ---- mistaken conventions ----
+// A kernel that declares `declared` and does what `real` means computes mistaken_run in fact, and its (canonical) outputs of that
+// come back as mistaken_outputs. For naming what went wrong. Of runs of several calls the tensors of all calls are converted
+// together. Both throw std::invalid_argument where the mistake shows at once (shapes that do not fit) or has no canonical form.
+Run mistaken_run(const Convention& declared, const Convention& real, const Run& run);
+TensorSet mistaken_outputs(const Convention& declared, const Convention& real, const Run& run, TensorSet outputs);
+struct ConventionChange { Convention convention; std::string name, meaning; };   // name: "state=VK"
+std::vector<ConventionChange> neighbours(const Convention& c);   // those that differ in the value of one axis
+
 }  // namespace gdn

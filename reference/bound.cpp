@@ -270,7 +270,7 @@ class Bound {
       w[size(r)] = !e_.gate_sums || std::isinf(total) ? 0 : u * order + (2 * u + e_.at(Point::G)) * std::fabs(total) + (total == 0 ? 0 : e_.underflow_at(Point::G));
       if (!std::isinf(total)) w[size(r)] += formed;
     }
-    const double vanish = std::max(e_.tiny, e_.underflow_at(Point::D));
+    const double vanish = e_.vanish;
     for (Index r = 0; r < n; ++r) {
       if (start[size(r)] >= 0 || sum[size(r)] == -kInfinity) {
         double exact = 0;                          // with the resets themselves

@@ -30,7 +30,7 @@ inline double compound(double a, More... more) {
 // What the contract costs, in numbers. Terms can be switched off one by one, which is how a bound is explained.
 struct Costs {
   std::array<double, kPoints> u{}, eta{}, greatest{};
-  double arithmetic = 0, accumulate = 0, exp = 0, tiny = 0, greatest_number = 0, products = 1;
+  double arithmetic = 0, accumulate = 0, exp = 0, tiny = 0, vanish = 0, greatest_number = 0, products = 1;
   bool gate_sums = true, raw_gates = true;
   const Contract& contract;
 
@@ -53,6 +53,10 @@ struct Costs {
     exp = c.u_exp > 0 ? c.u_exp : 4 * arithmetic;
     greatest_number = info(gdn::arithmetic(c).format).max_finite;
     tiny = std::ldexp(1.0, info(gdn::arithmetic(c).format).emin);  // hardware may flush
+    // A decay below the normal range: as exact as its exp where the contract keeps subnormals at D and the decay is used as it is formed.
+    const FormatInfo& f = info(gdn::arithmetic(c).format);
+    const bool kept = c.form == Form::recurrent && c.at(Point::D).subnormals == Subnormals::keep;
+    vanish = std::max(kept ? std::ldexp(2.0, f.emin - f.precision + 1) : tiny, underflow(c, Point::D));
   }
   double at(Point p) const { return u[static_cast<std::size_t>(p)]; }
   double underflow_at(Point p) const { return eta[static_cast<std::size_t>(p)]; }
@@ -103,7 +107,7 @@ struct Costs {
     const double most = x + w < top ? x + w : top;
     const double upper = most > 700 ? kInfinity : exp_portable(most);
     const double loss = w < 1e-4 ? w : 1 - exp_portable(-w);       // 1 - e^-w <= w
-    const double d = no_nan(upper * loss) + exps * exp * upper + std::max(tiny, underflow_at(Point::D));
+    const double d = no_nan(upper * loss) + exps * exp * upper + vanish;
     return upper <= greatest[static_cast<std::size_t>(Point::D)] ? d + at(Point::D) * (upper + d) : kInfinity;
   }
   double decay_error_monotone(double x, double w, int exps = 1) const { return std::min(1.0, decay_error(x, w, 0, exps)); }

@@ -158,6 +158,7 @@ std::string console_table(const std::vector<Record>& records, bool colour) {
     if (const auto o = outside.find(kernel); o != outside.end() && (i + 1 == tallies.size() || tallies[i + 1].kernel != kernel))
       text += "not supported at all: " + o->second + "\n";
   }
+  for (const std::string& line : loose_contracts(records)) text += printable(line) + "\n";
   return text;
 }
 

@@ -262,6 +262,7 @@ void write_pages(const std::string& dir, const std::vector<Record>& records, con
     s += "</ul>\n";
   }
 
+  for (const std::string& line : loose_contracts(records)) s += "<p class=\"warn\">" + esc(line) + "</p>\n";
   s += "<div class=\"tiles\">";
   const auto tile = [&](const std::string& value, const char* label) { s += fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>", esc(value), label); };
   tile(std::to_string(sum.cases), "cases");

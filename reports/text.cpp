@@ -201,4 +201,29 @@ std::vector<std::string> other_objections(const std::vector<Record>& records, co
   return others;
 }
 
+std::vector<std::string> loose_contracts(const std::vector<Record>& records) {
+  constexpr double kTwoBits = 0.25;
+  std::vector<std::string> kernels, lines;
+  std::map<std::string, std::map<std::string, double>> shares;   // kernel -> tensor -> greatest share
+  std::map<std::string, const Record*> any;
+  for (const Record& r : records) {
+    if (any.emplace(r.kernel, &r).second) kernels.push_back(r.kernel);
+    for (const RecordCheck& c : r.checks)
+      for (const char* tensor : {"o", "ht"})
+        if (const auto at = c.metrics.find(std::string(tensor) + "_share_of_contract"); at != c.metrics.end()) {
+          double& share = shares[r.kernel][tensor];
+          share = std::max(share, at->second);
+        }
+  }
+  for (const std::string& kernel : kernels) {
+    std::string what;
+    for (const auto& [tensor, share] : shares[kernel])
+      if (share < kTwoBits) what += (what.empty() ? "" : ", ") + tensor + " " + short_number(share);
+    if (!what.empty())
+      lines.push_back(kernel + " declares a looser contract than it needs: of the errors of " + any[kernel]->contract + " carried out to nearest it shows (" + what +
+                      "); a slip of that size passes unseen. gdn-cts infer finds the tightest contract that it meets");
+  }
+  return lines;
+}
+
 }  // namespace gdn::reports

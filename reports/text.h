@@ -48,6 +48,9 @@ struct Tally {                                     // one kernel and family
 std::vector<Tally> tally(const std::vector<Record>& r);   // in order of first appearance
 Tally total(const std::vector<Record>& r);
 std::string verdict_counts(const Tally& t);        // "12 passed, 1 failed, 3 not supported"
+// One line for each kernel whose declared contract allows far more than it errs, by the statistical check: the root mean square error of o
+// or of ht is below a quarter (two bits) of what the contract carried out to nearest shows, in every case that the check judged.
+std::vector<std::string> loose_contracts(const std::vector<Record>& r);
 // From records alone: "FAIL: 1 of 16 cases ..." or "No case failed: ..."; with the gate's verdict its summary.
 std::string headline(const std::vector<Record>& r, const GateVerdict* gate = nullptr);
 // Objections that are not just one of the failing records again.

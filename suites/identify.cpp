@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <stdexcept>
 
 #include "kernels/faulty/faults.h"
 #include "reference/parallel.h"
@@ -30,8 +32,8 @@ constexpr int kNulls = 24;
 constexpr double kSure = 0.9;                      // of what is not rounding must be explained for a name,
 constexpr double kMentioned = 0.5;                 // and for being mentioned as the nearest
 constexpr double kTie = 0.01;                      // of it two suspects may differ by and count as equal
-constexpr double kWhole = 1200;                    // token-heads of a case that is compared as a whole; else one head of it, as far
-constexpr I kChannels = 16;                        // as kWhole reaches, in this many value channels, which do not see each other
+constexpr double kWhole = 600;                     // token-heads of a case that is compared as a whole; of a larger one its worst head,
+constexpr I kChannels = 16;                        // as far as kWhole reaches, in this many value channels, which do not see each other
 
 // ---- a case as one long vector: the outputs of all runs that have a truth --------------------------------------------
 struct Block {
@@ -202,13 +204,30 @@ struct Yardstick {
 struct Suspect {
   std::string name, mechanism;
   std::function<bool(Form)> has;
-  std::function<std::vector<Execution>(Form)> results;   // of the case, in double
+  std::function<std::vector<Execution>(Form)> results;   // of the case, in double; empty where it has none
+  std::optional<Convention> declared;              // concerns kernels of this convention alone
 };
 
-std::vector<Suspect> suspects_of(const Case& c) {
+std::vector<Suspect> suspects_of(const Case& c, const std::vector<Convention>& conventions) {
   std::vector<Suspect> all;
   for (const Fault& f : fault_bank())
-    if (f.stage < 0) all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }});
+    if (f.stage < 0) all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }, {}});
+  for (const Convention& declared : conventions)
+    for (const ConventionChange& real : neighbours(declared)) {
+      const auto results = [&c, declared, real](Form form) {
+        std::vector<Execution> executions;
+        try {
+          std::vector<Run> facts;
+          for (const Run& run : c.runs) facts.push_back(mistaken_run(declared, real.convention, run));
+          executions = run_fault(*find_fault("none"), form, facts);
+          for (std::size_t i = 0; i < facts.size(); ++i) executions[i].outputs = mistaken_outputs(declared, real.convention, c.runs[i], std::move(executions[i].outputs));
+        } catch (const std::invalid_argument&) {   // shows at once
+          executions.clear();
+        }
+        return executions;
+      };
+      all.push_back({"convention " + real.name, "the kernel does what " + real.name + " means: " + real.meaning, [](Form) { return true; }, results, declared});
+    }
   return all;
 }
 
@@ -220,6 +239,7 @@ struct Signature {
 
 Signature signature(const Layout& layout, const Case& c, const std::vector<Execution>& with, const std::vector<Execution>& without) {
   Signature s;
+  if (with.empty()) return s;
   s.violations = without_numbers(with);
   std::vector<double> delta(layout.size, 0.0);
   bool any = false;
@@ -413,7 +433,9 @@ void compare_relations(Result& r, const std::vector<Suspect>& suspects) {
     Resemblance& x = found[static_cast<std::size_t>(i)];
     x.name = s.name;
     x.mechanism = s.mechanism;
-    x.share = x.overlap = overlap_of(broken, broken_rows(in, s.results(form)));
+    if (s.declared && *s.declared != in.kernel.convention) return;
+    const std::vector<Execution> executions = s.results(form);
+    if (!executions.empty()) x.share = x.overlap = overlap_of(broken, broken_rows(in, executions));
   });
   std::stable_sort(found.begin(), found.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
   for (const Resemblance& x : found)
@@ -421,6 +443,105 @@ void compare_relations(Result& r, const std::vector<Suspect>& suspects) {
   for (Resemblance& x : r.id.ranked) x.correlation = x.share == r.id.ranked[0].share ? 1 : 0;
   if (!r.id.ranked.empty()) r.id.evidence = Evidence::relations;
   r.id.elements = static_cast<double>(broken.size());
+}
+
+// ---- large cases -----------------------------------------------------------------------------------------------------
+struct Part {
+  Golden golden;
+  std::vector<Execution> executions;
+  std::string remark;
+};
+
+// The element with the greatest error in units of the bound, one that is no number before all others.
+Location worst_of(const CheckInput& in, const Layout& layout) {
+  double most = -1;
+  Location where;
+  for (const Block& b : layout.blocks) {
+    const Run& run = in.golden.the_case.runs[b.run];
+    const Standings standing = standings(run, in.kernel);
+    const auto got = in.executions[b.run].outputs.find(b.tensor);
+    for (std::size_t e = 0; got != in.executions[b.run].outputs.end() && e < b.size && static_cast<I>(e) < got->second.size(); ++e) {
+      if (standing.of(b.tensor)[e] != Standing::judged) continue;
+      const double error = std::fabs(got->second.at(static_cast<I>(e)) - b.truth->hi[e]);
+      const double ratio = !std::isfinite(error) ? std::numeric_limits<double>::infinity() : error > 0 ? error / bound_of(in, b.run, b.tensor, static_cast<I>(e)) : 0;
+      if (!(ratio > most)) continue;
+      most = ratio;
+      where = locate(run, b.run, b.tensor, static_cast<I>(e), 1);
+    }
+  }
+  return where;
+}
+
+// One head of one sequence around the worst element, as a case of its own.
+Part part_of(const CheckInput& in, const Location& where) {
+  const Case& c = in.golden.the_case;
+  const Run& run = c.runs[where.run];
+  const Problem& p = run.problem;
+  const I n = where.sequence, hv = where.head, h = hv / (p.value_heads / p.heads), K = p.key_dim, width = std::min(kChannels, p.value_dim);
+  const I channel = std::min(where.column / kChannels * kChannels, p.value_dim - width), first = p.offsets()[static_cast<std::size_t>(n)];
+  const I length = p.lengths[static_cast<std::size_t>(n)], T = std::min(length, static_cast<I>(kWhole * 16384 / static_cast<double>(K * width)));
+  Part part;
+  Golden& g = part.golden;
+  g.edition = in.golden.edition;
+  g.the_case.family = c.family;
+  g.the_case.seed = c.seed;
+  Run one;
+  one.name = run.name;
+  Problem& q = one.problem = p;
+  q.scale = p.effective_scale();
+  q.lengths = {T};
+  q.heads = q.value_heads = 1;
+  q.value_dim = width;
+  q.padding = 0;
+  q.strided = q.short_offsets = false;
+  std::erase_if(q.split, [&](I cut) { return cut >= T; });
+  q.final_state = p.final_state && T == length;
+  g.the_case.problem = q;
+  // Elements [rows,heads,width] of t: rows from..from+count, one head, columns from `column` on.
+  const auto slice = [](const Tensor& t, I from, I count, I heads, I head, I of, I column, I columns, std::vector<std::int64_t> shape) {
+    Tensor s(t.dtype, std::move(shape));
+    for (I r = 0; r < count; ++r)
+      for (I i = 0; i < columns; ++i) s.set_bits(r * columns + i, t.bits(((from + r) * heads + head) * of + column + i));
+    return s;
+  };
+  const I state = (n * p.value_heads + hv) * K;
+  for (const auto& [name, t] : run.inputs) {
+    Tensor& to = one.inputs[name];
+    if (name == "q" || name == "k") to = slice(t, first, T, p.heads, h, K, 0, K, {T, 1, K});
+    else if (name == "v") to = slice(t, first, T, p.value_heads, hv, p.value_dim, channel, width, {T, 1, width});
+    else if (name == "h0") to = slice(t, state, K, 1, 0, p.value_dim, channel, width, {1, 1, K, width});
+    else if (name == "A_log" || name == "dt_bias") to = slice(t, hv, 1, 1, 0, 1, 0, 1, {1});
+    else if (name != "cu_seqlens") to = slice(t, first, T, p.value_heads, hv, 1, 0, 1, {T, 1});
+  }
+  Tensor& cu = one.inputs["cu_seqlens"] = Tensor(DType::i64, {2});
+  cu.set_bits(1, static_cast<std::uint64_t>(T));
+  const auto truth = [&](const TruthTensor& t, I from, I count, I heads, I head, std::vector<std::int64_t> shape) {
+    TruthTensor s;
+    s.shape = std::move(shape);
+    for (I r = 0; r < count; ++r)
+      for (I i = 0; i < width; ++i) {
+        const auto e = static_cast<std::size_t>(((from + r) * heads + head) * p.value_dim + channel + i);
+        s.hi.push_back(t.hi[e]);
+        s.lo.push_back(t.lo[e]);
+        s.radius.push_back(t.radius[e]);
+      }
+    return s;
+  };
+  Execution e;
+  const Truth& whole = in.golden.truths[where.run];
+  const TensorSet& got = in.executions[where.run].outputs;
+  g.truths.emplace_back();
+  g.truths[0]["o"] = truth(whole.at("o"), first, T, p.value_heads, hv, {T, 1, width});
+  e.outputs["o"] = slice(got.at("o"), first, T, p.value_heads, hv, p.value_dim, channel, width, {T, 1, width});
+  if (q.final_state) {
+    g.truths[0]["ht"] = truth(whole.at("ht"), state, K, 1, 0, {1, 1, K, width});
+    e.outputs["ht"] = slice(got.at("ht"), state, K, 1, 0, p.value_dim, channel, width, {1, 1, K, width});
+  }
+  g.the_case.runs.push_back(std::move(one));
+  part.executions.push_back(std::move(e));
+  part.remark = "of this large case only head " + std::to_string(hv) + " of sequence " + std::to_string(n) + " is compared" +
+                (T < length ? ", up to token " + std::to_string(T) : "") + ", so that no slip between heads or sequences is named";
+  return part;
 }
 
 std::string number(double x) {
@@ -452,11 +573,29 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     for (Identification& id : all) id.why_not = std::string("the faults know no rule '") + name(run.problem.rule) + "'";
     return all;
   }
-  if (token_heads > kWhole) {
-    for (Identification& id : all) id.why_not = "the case is too large";
+  const Layout layout(g);
+  const bool pool = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.problem.pool(); });
+  if (token_heads > kWhole && !pool && !layout.blocks.empty()) {
+    static const std::vector<Relation> none;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const CheckInput& in = *results[i];
+      bool whole = true;                           // an output that is missing or of another shape has nothing to cut
+      for (const Block& b : layout.blocks) {
+        const auto got = in.executions[b.run].outputs.find(b.tensor);
+        whole = whole && got != in.executions[b.run].outputs.end() && got->second.size() == static_cast<I>(b.size);
+      }
+      if (!whole) {
+        all[i].why_not = "an output is missing or of another shape";
+        continue;
+      }
+      const Location worst = worst_of(in, layout);
+      if (worst.sequence < 0) continue;            // nothing is judged
+      const Part part = part_of(in, worst);
+      all[i] = identify(CheckInput{part.golden, none, in.kernel, part.executions});
+      all[i].remark += (all[i].remark.empty() ? "" : "; ") + part.remark;
+    }
     return all;
   }
-  const Layout layout(g);
   std::map<std::string, std::unique_ptr<Yardstick>> yardsticks;   // by contract and what else decides which elements count
   std::vector<Result> work;
   for (const CheckInput* in : results) {
@@ -464,12 +603,17 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     if (!y) y = std::make_unique<Yardstick>(layout, g, in->kernel);
     work.push_back(result_of(layout, *in, *y));
   }
-  const std::vector<Suspect> suspects = suspects_of(c);
-  const bool pool = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.problem.pool(); });
+  std::vector<Convention> conventions;
+  for (const CheckInput* in : results)
+    if (std::find(conventions.begin(), conventions.end(), in->kernel.convention) == conventions.end()) conventions.push_back(in->kernel.convention);
+  const std::vector<Suspect> suspects = suspects_of(c, conventions);
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
     // Where a suspect does not exist in the form of a result, what it does in the other form is compared.
     if (pool && form != Form::recurrent) continue; // states in a pool are there in the recurrent form alone
-    const auto concerns = [&](const Suspect& s, const Result& r) { return r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form)); };
+    const auto concerns = [&](const Suspect& s, const Result& r) {
+      if (s.declared && *s.declared != r.in->kernel.convention) return false;
+      return r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form));
+    };
     const std::vector<Execution> exact = run_fault(*find_fault("none"), form, c.runs);
     parallel_for(static_cast<I>(suspects.size()), [&](I at) {
       const Suspect& suspect = suspects[static_cast<std::size_t>(at)];

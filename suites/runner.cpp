@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "golden/manifest.h"
+#include "kernels/faulty/faults.h"
 #include "reference/parallel.h"
 #include "reference/standard.h"
 #include "suites/features.h"
@@ -230,7 +231,10 @@ Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, con
     const Execution& e = executions[i];
     r.kernel_seconds += e.seconds;
     if (!r.verdict.empty()) continue;
-    if (const auto v = verdict_of(c.runs[i], e))
+    const auto v = verdict_of(c.runs[i], e);
+    // That nothing was refused is all that there is to see of it.
+    if (v && *v == Verdict::failed) r.resembles = std::string("positive_gate_accepted: ") + find_fault("positive_gate_accepted")->mechanism;
+    if (v)
       set(r, *v, *v == Verdict::passed ? "" : "run '" + c.runs[i].name + "': " + (*v == Verdict::failed ? "carried out although it has to be refused (clause 1.3)" : e.message));
   }
   if (r.verdict.empty()) judge_into(r, g, c.relations, info, executions, o);

@@ -45,6 +45,12 @@ struct StatisticsCheck final : Check {
       r.judged += v.judged;
       r.metrics["tests"] += static_cast<double>(v.values.size() + v.amplitudes.size());
       r.metrics["o_rms"] = v.values[2];
+      // Root mean squares beside those of the contract carried out to nearest: a small share means that it declares too little.
+      for (std::size_t s = 0; s < v.values.size(); ++s)
+        if (const std::string& what = statistic_names()[s]; (what == "rms of o" || what == "rms of ht") && null.nearest[s] > 0) {
+          double& share = r.metrics[what.substr(7) + "_share_of_contract"];
+          share = std::max(share, v.values[s] / null.nearest[s]);
+        }
       // What names a point comes first: the pattern that stands out most of those that the errors hold.
       double strongest = 0;
       for (std::size_t d = 0; d < v.amplitudes.size(); ++d) {

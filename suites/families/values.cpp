@@ -18,7 +18,7 @@ struct Values final : Family {
   std::string rationale() const override {
     return "With values of size 1 a kernel that keeps an intermediate in fp16 passes. Here heads hold values and states around 1e30 and 1e-30, around the "
            "greatest fp16 number 65504 with outputs on both sides of it, and, in fp16 cases, subnormal ones. One head's values grow by a power of two every "
-           "few tokens while its gates decay as fast, so that the state stays level. Further options give gates, beta or states in 16 bits. A second run "
+           "few tokens while its gates decay as fast, so that the state stays level. The largest states end with a decay below the normal range of fp32. Further options give gates, beta or states in 16 bits. A second run "
            "is the sum of two sets of values and states. Every run is judged against its own exact result, v and h0 negated by the bits.";
   }
   std::vector<std::string> kinds() const override {
@@ -69,6 +69,12 @@ struct Values final : Family {
             if (t % 5 == 0 && t && g != in.end() && p.rule == Rule::gated_delta) g->second.set(row * HV + h, -0x1.62e43p-1);
           }
           scale(in.at("v"), (row * HV + h) * V, V, factor);
+        }
+        // A last decay below the normal range of fp32 on a state that lifts what is left of it far above: nothing else is written.
+        if (h % 4 == 0 && p.lengths[n] > 1 && g != in.end() && p.rule == Rule::gated_delta) {
+          const I row = p.offsets()[n] + p.lengths[n] - 1;
+          g->second.set(row * HV + h, -90);
+          scale(in.at("v"), (row * HV + h) * V, V, 0);
         }
       }
     fill::poison_padding(p, in);

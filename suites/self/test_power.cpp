@@ -26,6 +26,22 @@ PowerOptions smoke(std::vector<std::string> faults, std::vector<std::string> fam
 }
 }  // namespace
 
+namespace {
+// A fault's kernel on a case, as the checks see it.
+struct Failing {
+  Case c;
+  Golden g;
+  std::unique_ptr<KernelSession> session;
+  std::vector<Execution> executions;
+  Failing(const char* id, const char* fault, Form form, FaultScalar scalar) : c(make_case(parse_case_id(id))), g(make_golden(c)) {
+    session = open_inline(faulty_kernel(*find_fault(fault), form, scalar)->name, {});
+    forget_calls();
+    for (const Run& run : c.runs) executions.push_back(session->run(run, case_id(c)));
+  }
+  CheckInput input() const { return {g, c.relations, session->info(), executions}; }
+};
+}  // namespace
+
 TEST_CASE("the first ten faults are caught in every form and scalar, and no twin fails") {
   const PowerResult r = measure_power(smoke({"state_zeroed_at_chunk_border", "state_leaks_into_next_sequence", "chunk_end_gate_zero_in_tail", "gate_clamped",
                                              "correction_before_decay", "one_element_wrong", "one_element_nan", "delta_term_missing",
@@ -112,6 +128,81 @@ TEST_CASE("a fault below the noise of every contract is equivalent, and has a si
   }
 }
 
+TEST_CASE("a decay that is flushed fails where the contract keeps subnormals, and passes where it flushes them") {
+  const Failing f("values:prefill/n1_t35_h1_hv4_k32_v32/fp32/h0:1", "subnormal_decay_flushed", Form::recurrent, FaultScalar::fp32);
+  KernelInfo info = f.session->info();
+  CHECK(judge_results(f.g, f.c, info, f.executions, {false, {}}).verdict == "FAILED");
+  info.contract = parse_contract("fp32-recurrent;D=fp32/flush");
+  const Record r = judge_results(f.g, f.c, info, f.executions, {false, {}});
+  CAPTURE(r.reason);
+  CHECK(r.verdict == "PASSED");
+}
+
+TEST_CASE("a mistaken convention is named") {
+  const Case c = make_case(parse_case_id("typical:prefill/n1_t21_h2_hv6_k16_v24/fp32/h0:1"));
+  const Golden g = make_golden(c);
+  const auto session = open_inline(faulty_kernel(*find_fault("none"), Form::recurrent, FaultScalar::fp32)->name, {});
+  const Run& run = c.runs[0];
+  const auto name_of = [&](const Run& fact, const char* declared, const std::function<void(TensorSet&)>& back) {
+    Execution e = session->run(fact, case_id(c));
+    back(e.outputs);
+    KernelInfo info = session->info();
+    info.convention = parse_convention(declared);
+    const std::vector<Execution> executions{e};
+    const CheckInput in{g, c.relations, info, executions};
+    const Identification id = identify(in);
+    INFO(sentence(id));
+    for (const Resemblance& r : named(id))
+      if (r.name.find("convention ") == 0) return r.name;
+    return sentence(id);
+  };
+  // Canonical kernels that declare another convention: what they are given is in it.
+  Run fact = run;                                  // gates in base 2, taken as natural logarithms
+  Tensor& gates = fact.inputs.at("g");
+  for (std::int64_t i = 0; i < gates.size(); ++i) gates.set(i, gates.at(i) * 1.4426950408889634);
+  CHECK(name_of(fact, "gate=log2", [](TensorSet&) {}) == "convention gate=log");
+  fact = run;                                      // value heads in tiled order, taken as grouped: place j holds head j % 2 * 3 + j / 2
+  const auto head = [](std::int64_t j) { return j % 2 * 3 + j / 2; };
+  const auto permuted = [&](const Tensor& t, std::int64_t width, bool into) {
+    Tensor p = t;
+    for (std::int64_t row = 0; row < t.size() / (6 * width); ++row)
+      for (std::int64_t j = 0; j < 6; ++j)
+        for (std::int64_t i = 0; i < width; ++i) {
+          const std::int64_t native = (row * 6 + j) * width + i, canonical = (row * 6 + head(j)) * width + i;
+          if (into) p.set_bits(native, t.bits(canonical));
+          else p.set_bits(canonical, t.bits(native));
+        }
+    return p;
+  };
+  for (const auto& [name, width] : std::map<std::string, std::int64_t>{{"v", 24}, {"g", 1}, {"beta", 1}, {"h0", 16 * 24}})
+    fact.inputs.at(name) = permuted(run.inputs.at(name), width, true);
+  CHECK(name_of(fact, "heads=tiled", [&](TensorSet& out) {
+          out.at("o") = permuted(out.at("o"), 24, false);
+          out.at("ht") = permuted(out.at("ht"), 16 * 24, false);
+        }) == "convention heads=grouped");
+  fact = run;                                      // states [V,K] taken as [K,V], and back
+  CHECK(name_of(fact, "", [](TensorSet&) {}).find("nothing known") == 0);
+  Tensor& h0 = fact.inputs.at("h0");
+  for (std::int64_t at = 0; at < 6; ++at)
+    for (std::int64_t k = 0; k < 16; ++k)
+      for (std::int64_t v = 0; v < 24; ++v) h0.set_bits(at * 384 + v * 16 + k, run.inputs.at("h0").bits(at * 384 + k * 24 + v));
+  CHECK(name_of(fact, "state=VK", [](TensorSet& out) {
+          const Tensor ht = out.at("ht");
+          for (std::int64_t at = 0; at < 6; ++at)
+            for (std::int64_t k = 0; k < 16; ++k)
+              for (std::int64_t v = 0; v < 24; ++v) out.at("ht").set_bits(at * 384 + k * 24 + v, ht.bits(at * 384 + v * 16 + k));
+        }) == "convention state=KV");
+}
+
+TEST_CASE("of a large case one head is compared") {
+  const Failing f("typical:prefill/n1_t33_h16_hv32_k128_v128/bf16/h0:1", "correction_before_decay", Form::recurrent, FaultScalar::bf16);
+  const Identification id = identify(f.input());
+  INFO(sentence(id));
+  REQUIRE_FALSE(named(id).empty());
+  CHECK(named(id)[0].name == "correction_before_decay");
+  CHECK(sentence(id).find("of this large case only head ") != std::string::npos);
+}
+
 TEST_CASE("faults of the harness are noticed") {
   CHECK(harness_healthy() == "");
   for (const HarnessFault& f : harness_faults()) {
@@ -119,22 +210,6 @@ TEST_CASE("faults of the harness are noticed") {
     CHECK(f.noticed() != "");
   }
 }
-
-namespace {
-// A fault's kernel on a case, as the checks see it.
-struct Failing {
-  Case c;
-  Golden g;
-  std::unique_ptr<KernelSession> session;
-  std::vector<Execution> executions;
-  Failing(const char* id, const char* fault, Form form, FaultScalar scalar) : c(make_case(parse_case_id(id))), g(make_golden(c)) {
-    session = open_inline(faulty_kernel(*find_fault(fault), form, scalar)->name, {});
-    forget_calls();
-    for (const Run& run : c.runs) executions.push_back(session->run(run, case_id(c)));
-  }
-  CheckInput input() const { return {g, c.relations, session->info(), executions}; }
-};
-}  // namespace
 
 TEST_CASE("a failing result names the fault it came from, a passing one nothing") {
   for (const char* fault : {"correction_before_decay", "scale_missing", "heads_tiled", "initial_state_transposed", "none"}) {
