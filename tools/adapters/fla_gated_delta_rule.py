@@ -4,9 +4,10 @@
     python3 -m pip install fla-core einops        # beside PyTorch with CUDA, Triton, h5py
     gdn-cts verify --exec 'python3 tools/adapters/fla_gated_delta_rule.py chunk --quick'
 
-chunk: bf16 and fp16 tensors.  chunk_fp32: fp32 tensors, whose products FLA does in TF32.  recurrent: fused_recurrent.
+chunk: bf16 tensors.  chunk_fp16: fp16 ones.  chunk_fp32: fp32 ones, whose products FLA does in TF32.  recurrent: fused_recurrent.
 --quick: of each Triton kernel the first configuration that the package lists, where FLA times all of them for each new
 shape (minutes a shape); the records say so.
+--any-gate: declares chunk for every gate, down to -inf, to see what it does below the -1e4 that it is declared for otherwise.
 
 Tried with fla-core 0.6.0, torch 2.11.0, triton 3.6.0 on an H200. Read in that source:
 - chunk: C = 64; gates summed by a scan (a tree) from the start of the chunk and taken to base 2, so that a very negative gate
@@ -25,15 +26,18 @@ import numpy as np
 
 from gdn_cts_adapter import NotSupported, serve
 
-arguments = [a for a in sys.argv[1:] if a != "--quick"]
+arguments = [a for a in sys.argv[1:] if a not in ("--quick", "--any-gate")]
 QUICK = "--quick" in sys.argv[1:]
-WHICH = arguments[0] if len(arguments) == 1 and arguments[0] in ("chunk", "chunk_fp32", "recurrent") else sys.exit(
-    "usage: fla_gated_delta_rule.py chunk|chunk_fp32|recurrent [--quick]")
-CHUNK = "ops=prefill;state=fp32;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;K=1..256;varlen;h0;ht;noht;empty;g_min=-10000;beta_max=2;io="
+WHICH = arguments[0] if len(arguments) == 1 and arguments[0] in ("chunk", "chunk_fp16", "chunk_fp32", "recurrent") else sys.exit(
+    "usage: fla_gated_delta_rule.py chunk|chunk_fp16|chunk_fp32|recurrent [--quick] [--any-gate]")
+G_MIN = "-inf" if "--any-gate" in sys.argv[1:] else "-10000"
+CHUNK = f"ops=prefill;state=fp32;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;K=1..256;varlen;h0;ht;noht;empty;g_min={G_MIN};beta_max=2;io="
+SUMS = f";gate_sum=prefix_tree;accumulator=tensor_core;g_min={G_MIN}"
+TF32 = ";bv=fp32;q_scaled=fp32;k_scaled=fp32;" + ";".join(f"{p}=tf32/rz" for p in "q_in k_in gram M bk W Vn_o Vn_s S_op P".split())
 DECLARED = {
-    "chunk": ("bf16-chunk;gate_sum=prefix_tree;gram=tf32/rz;accumulator=tensor_core;g_min=-10000", CHUNK + "bf16,fp16", "deterministic;symmetric"),
-    "chunk_fp32": ("tf32-chunk;gate_sum=prefix_tree;accumulator=tensor_core;g_min=-10000;bv=fp32;q_scaled=fp32;k_scaled=fp32;"
-                   + ";".join(f"{p}=tf32/rz" for p in "q_in k_in gram M bk W Vn_o Vn_s S_op P".split()), CHUNK + "fp32", "deterministic;symmetric"),
+    "chunk": ("bf16-chunk;gram=tf32/rz" + SUMS, CHUNK + "bf16", "deterministic;symmetric"),
+    "chunk_fp16": ("fp16-chunk;gram=tf32/rz" + SUMS, CHUNK + "fp16", "deterministic;symmetric"),
+    "chunk_fp32": ("tf32-chunk" + TF32 + SUMS, CHUNK + "fp32", "deterministic;symmetric"),
     "recurrent": ("fp32-recurrent", "ops=prefill;io=fp32,bf16,fp16;state=fp32;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-inf;beta_max=2",
                   "deterministic;symmetric;masks_select"),
 }
