@@ -1,6 +1,7 @@
 // The child's side of an isolated session; see worker.h.
 #include "kernels/worker.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
@@ -290,6 +291,19 @@ void watch_parent() {
   }).detach();
 }
 
+// Leaks of file descriptors: more of them open after each of this many calls in succession than after the call before. A kernel
+// that opens what it needs once, or once for each kept plan, never does that: one plan lives at a time.
+constexpr int kLeakingCalls = 8;
+
+std::size_t open_files() {
+  std::size_t n = 0;
+  if (DIR* const d = opendir("/proc/self/fd")) {
+    while (readdir(d)) ++n;
+    closedir(d);
+  }
+  return n;
+}
+
 int serve(const std::string& library, const std::string& name, std::uint64_t memory) {
   for (int fd = 3; fd < 1024; ++fd)                // whatever the parent had open is no business of a kernel
     if (fd != socket_fd) close(fd);
@@ -306,6 +320,8 @@ int serve(const std::string& library, const std::string& name, std::uint64_t mem
   }
   if (kernel->device == GDN_DEVICE_CPU) limit_memory(memory_limit = memory);
   if (!say(hello(*kernel))) return 1;
+  std::size_t files = 0;
+  int growing = 0;
   while (true) {
     int file = -1;
     const std::string packet = receive(file);
@@ -313,8 +329,13 @@ int serve(const std::string& library, const std::string& name, std::uint64_t mem
     protocol::Reader r(packet);
     if (r.get<Kind>() != Kind::request || file < 0) return 1;
     const CallImage image = protocol::read_image(r);
-    const Invocation result = kernel->device == GDN_DEVICE_CPU ? guarded_call(*kernel, image, file) : device_call(*kernel, image, file);
+    Invocation result = kernel->device == GDN_DEVICE_CPU ? guarded_call(*kernel, image, file) : device_call(*kernel, image, file);
     close(file);
+    const std::size_t now = open_files();
+    growing = now > files && files > 0 ? growing + 1 : 0;
+    files = now;
+    if (growing >= kLeakingCalls && result.outcome == Outcome::ok)
+      result = failed("leaks file descriptors: more are open after each of the last " + std::to_string(growing) + " calls, " + std::to_string(now) + " now");
     protocol::Writer w(Kind::result);
     w.put(result.outcome);
     w.text(result.message);

@@ -74,6 +74,20 @@ struct Bad {
 
 }  // namespace
 
+TEST_CASE("a kernel that leaves files open after every call is told so, one that keeps a file is not") {
+  const Run run = small_run();
+  for (const char* kernel : {"leak_files", "open_one_file", "good"}) {
+    const auto session = open_plugin(kPlugin, kernel, options());
+    int leaks = 0;
+    for (int i = 0; i < 20; ++i) {
+      const Execution e = session->run(run, "x");
+      leaks += e.outcome == Outcome::error && e.message.find("leaks file descriptors") != std::string::npos;
+    }
+    INFO(kernel);
+    CHECK(leaks == (kernel[0] == 'l' ? 12 : 0));
+  }
+}
+
 TEST_CASE("a good plugin kernel, again and again") {
   auto s = open_plugin(kPlugin, "good", options());
   CHECK(s->info().name == "good");

@@ -12,12 +12,12 @@
 
 enum fault {
   GOOD, CALL_NULL, ABORT, EXIT, HANG, HANG_WITH_CHILD, EAT_MEMORY, ONE_PAST, FAR_PAST, BEFORE, READ_PAST, WRITE_INPUT, PRINT, UNWRITTEN, REFUSE,
-  FAIL_CREATE, FAIL_RUN, DIVIDE, RECURSE, HALF_WRITTEN, CLOSE_ALL, SILENT_ERROR, OLD_POINTER, BY_THREADS, FAULTS
+  FAIL_CREATE, FAIL_RUN, DIVIDE, RECURSE, HALF_WRITTEN, CLOSE_ALL, SILENT_ERROR, OLD_POINTER, BY_THREADS, LEAK_FILES, OPEN_ONE_FILE, FAULTS
 };
 
 static const char* const names[FAULTS] = {
   "good", "null", "abort", "exit", "hang", "hang_with_child", "eat_memory", "one_past", "far_past", "before", "read_past", "write_input", "print",
-  "unwritten", "refuse", "fail_create", "fail_run", "divide", "recurse", "half_written", "close_all", "silent_error", "old_pointer", "by_threads"
+  "unwritten", "refuse", "fail_create", "fail_run", "divide", "recurse", "half_written", "close_all", "silent_error", "old_pointer", "by_threads", "leak_files", "open_one_file"
 };
 
 typedef struct { enum fault fault; gdn_problem problem; } plan_t;
@@ -26,6 +26,7 @@ static volatile int zero = 0;
 static volatile float sink;
 extern int omp_get_max_threads(void) __attribute__((weak)); /* of the worker, where it has OpenMP */
 static float* first_output; /* of kernel old_pointer */
+static int kept_file;
 
 static int recurse(int n) {
   volatile char room[4096];
@@ -113,6 +114,8 @@ static int run(void* plan, const gdn_call* call, char* message, size_t size) {
       else first_output = o;
       break;
     case CLOSE_ALL: for (i = 0; i < 64; ++i) close((int)i); break;
+    case LEAK_FILES: sink = (float)dup(0); break;
+    case OPEN_ONE_FILE: if (!kept_file) kept_file = dup(0); break;   /* once, which is no leak */
     default: break;
   }
   return GDN_OK;
@@ -122,12 +125,12 @@ static int run(void* plan, const gdn_call* call, char* message, size_t size) {
   static int create_##FAULT(const gdn_problem* q, void** plan, char* m, size_t n) { return create(FAULT, q, plan, m, n); }
 KERNEL(GOOD) KERNEL(CALL_NULL) KERNEL(ABORT) KERNEL(EXIT) KERNEL(HANG) KERNEL(HANG_WITH_CHILD) KERNEL(EAT_MEMORY) KERNEL(ONE_PAST)
 KERNEL(FAR_PAST) KERNEL(BEFORE) KERNEL(READ_PAST) KERNEL(WRITE_INPUT) KERNEL(PRINT) KERNEL(UNWRITTEN) KERNEL(REFUSE) KERNEL(FAIL_CREATE)
-KERNEL(FAIL_RUN) KERNEL(DIVIDE) KERNEL(RECURSE) KERNEL(HALF_WRITTEN) KERNEL(CLOSE_ALL) KERNEL(SILENT_ERROR) KERNEL(OLD_POINTER) KERNEL(BY_THREADS)
+KERNEL(FAIL_RUN) KERNEL(DIVIDE) KERNEL(RECURSE) KERNEL(HALF_WRITTEN) KERNEL(CLOSE_ALL) KERNEL(SILENT_ERROR) KERNEL(OLD_POINTER) KERNEL(BY_THREADS) KERNEL(LEAK_FILES) KERNEL(OPEN_ONE_FILE)
 
 static int (*const creators[FAULTS])(const gdn_problem*, void**, char*, size_t) = {
   create_GOOD, create_CALL_NULL, create_ABORT, create_EXIT, create_HANG, create_HANG_WITH_CHILD, create_EAT_MEMORY, create_ONE_PAST,
   create_FAR_PAST, create_BEFORE, create_READ_PAST, create_WRITE_INPUT, create_PRINT, create_UNWRITTEN, create_REFUSE, create_FAIL_CREATE,
-  create_FAIL_RUN, create_DIVIDE, create_RECURSE, create_HALF_WRITTEN, create_CLOSE_ALL, create_SILENT_ERROR, create_OLD_POINTER, create_BY_THREADS
+  create_FAIL_RUN, create_DIVIDE, create_RECURSE, create_HALF_WRITTEN, create_CLOSE_ALL, create_SILENT_ERROR, create_OLD_POINTER, create_BY_THREADS, create_LEAK_FILES, create_OPEN_ONE_FILE
 };
 
 const gdn_kernel* gdn_get_kernel(int32_t index) {
