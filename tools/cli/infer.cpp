@@ -156,10 +156,11 @@ struct InferCommand final : Command {
     const bool declared_met = own[0].second;
     std::stable_sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return looseness(a.first) < looseness(b.first); });
     std::optional<Contract> tightest;
-    for (const auto& [c, met] : own) {
-      tightest = met ? std::optional<Contract>(c) : one_point_shorter(c, info, answers, progress);
-      if (tightest) break;
-    }
+    // A whole preset before one with an exception: few cases let much pass.
+    for (const auto& [c, met] : own)
+      if (met && !tightest) tightest = c;
+    for (const auto& [c, met] : own)
+      if (!tightest) tightest = one_point_shorter(c, info, answers, progress);
     std::string answer = "none of its form is met, nor with one point shorter", undecided;
     if (tightest) {
       answer = to_string(*tightest);
