@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "kernels/call_image.h"
 
@@ -28,9 +29,9 @@ class Writer {
   std::string bytes;
 };
 
-class Reader {
+class Reader {                                     // of a message that outlives it
  public:
-  explicit Reader(std::string s) : bytes_(std::move(s)) {}
+  explicit Reader(std::string_view s) : bytes_(s) {}
   template <class T>
   T get() {
     T x{};
@@ -43,14 +44,14 @@ class Reader {
     const auto n = get<std::uint32_t>();
     need(n);
     at_ += n;
-    return bytes_.substr(at_ - n, n);
+    return std::string(bytes_.substr(at_ - n, n));
   }
 
  private:
   void need(std::size_t n) const {
     if (bytes_.size() - at_ < n) throw std::runtime_error("a message from the worker is cut short");
   }
-  std::string bytes_;
+  std::string_view bytes_;
   std::size_t at_ = 0;
 };
 
