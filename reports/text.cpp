@@ -218,10 +218,10 @@ std::vector<std::string> loose_contracts(const std::vector<Record>& records) {
   for (const std::string& kernel : kernels) {
     std::string what;
     for (const auto& [tensor, share] : shares[kernel])
-      if (share < kTwoBits) what += (what.empty() ? "" : ", ") + tensor + " " + short_number(share);
+      if (share < kTwoBits) what += (what.empty() ? "" : ", ") + fmt::format("{} times as large in {}", short_number(share), tensor);
     if (!what.empty())
-      lines.push_back(kernel + " declares a looser contract than it needs: of the errors of " + any[kernel]->contract + " carried out to nearest it shows (" + what +
-                      "); a slip of that size passes unseen. gdn-cts infer finds the tightest contract that it meets");
+      lines.push_back(kernel + " declares a looser contract than it needs: its errors are " + what + " as those that " + any[kernel]->contract +
+                      " makes; a slip of the size between passes unseen. gdn-cts infer finds the tightest contract that it meets");
   }
   return lines;
 }

@@ -395,6 +395,15 @@ TEST_CASE("infer rules out what a kernel does not keep") {
   CHECK(contains(r.out, "tightest contract that it meets here: bf16-chunk"));
 }
 
+TEST_CASE("a contract looser than needed is said to be so, a fitting one is not") {
+  const std::string verify = "verify --family random_tokens --kernel simulated/bf16-";
+  const Result loose = gdn_cts(verify + "io-chunk --contract bf16-chunk"), fits = gdn_cts(verify + "chunk");
+  CAPTURE(loose.out, fits.out);
+  CHECK(loose.status == 0);
+  CHECK(contains(loose.out, "declares a looser contract than it needs: its errors are "));
+  CHECK_FALSE(contains(fits.out, "looser contract"));
+}
+
 TEST_CASE("bench measures, and says on what") {
   const Directory dir;
   const Result r = gdn_cts("bench --what kernels,checks --repeats 2 --problem prefill/n1_t16_h1_hv1_k16_v16/fp32 --json '" + dir / "b.json" + "'");

@@ -45,7 +45,7 @@ std::vector<Record> earlier_records(const std::string& journal, const KernelInfo
   return all;
 }
 
-// Measured on two cores with cpu_chunk_fp32 at level ci and nightly, expected results made on the way: 0.1 s a case and 1.3 ms a token-head.
+// Measured on two cores with cpu_chunk_fp32 at level ci, expected results made on the way: 0.1 s a case and 1.3 ms a token-head.
 std::string estimate(const std::vector<CaseId>& ids, const KernelInfo& kernel, std::size_t done) {
   double size = 0;
   std::size_t count = 0;
