@@ -33,6 +33,7 @@ constexpr double kSure = 0.9;                      // of what is not rounding mu
 constexpr double kMentioned = 0.5;                 // and for being mentioned as the nearest
 constexpr double kTie = 0.01;                      // of it two suspects may differ by and count as equal
 constexpr double kWhole = 600;                     // token-heads of a case that is compared as a whole; of a larger one its worst head,
+constexpr std::size_t kPool = 200000;              // elements of the outputs of a case with a pool that is compared: more take minutes
 constexpr I kChannels = 16;                        // as far as kWhole reaches, in this many value channels, which do not see each other
 
 // ---- a case as one long vector: the outputs of all runs that have a truth --------------------------------------------
@@ -575,6 +576,12 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   }
   const Layout layout(g);
   const bool pool = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.problem.pool(); });
+  std::size_t elements = 0;
+  for (const Block& b : layout.blocks) elements += b.size;
+  if (pool && elements > kPool) {
+    for (Identification& id : all) id.why_not = "the pool is too large to compare; gdn-cts minimize finds a smaller case";
+    return all;
+  }
   if (token_heads > kWhole && !pool && !layout.blocks.empty()) {
     static const std::vector<Relation> none;
     for (std::size_t i = 0; i < results.size(); ++i) {

@@ -3,11 +3,13 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <cctype>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 
 #include "reports/file.h"
 #include "reports/text.h"
@@ -33,12 +35,15 @@ Waiver parse(const std::string& line) {
   if (!j.is_object()) throw std::runtime_error("not a JSON object");
   Waiver w;
   for (const auto& [key, value] : j.items()) {
-    std::string* to = key == "case" ? &w.cases : key == "kernel" ? &w.kernel : key == "reason" ? &w.reason : key == "expires" ? &w.expires : nullptr;
-    if (!to) throw std::runtime_error("unknown key '" + reports::printable(key) + "'; there are case, kernel, reason, expires");
+    std::string* to = key == "case" ? &w.cases : key == "kernel" ? &w.kernel : key == "reason" ? &w.reason : key == "expires" ? &w.expires : key == "verdict" ? &w.verdict : nullptr;
+    if (!to) throw std::runtime_error("unknown key '" + reports::printable(key) + "'; there are case, kernel, verdict, reason, expires");
     if (!value.is_string()) throw std::runtime_error("'" + key + "' is no text");
     *to = value.get<std::string>();
   }
   if (w.cases.empty()) throw std::runtime_error("'case' is missing");
+  constexpr std::string_view verdicts[] = {"FAILED", "MISTRUSTED", "UNTESTED", "RUNTIME_ERROR", "TIMEOUT"};
+  if (std::find(std::begin(verdicts), std::end(verdicts), w.verdict) == std::end(verdicts))
+    throw std::runtime_error("'verdict' is '" + reports::printable(w.verdict) + "', none of FAILED, MISTRUSTED, UNTESTED, RUNTIME_ERROR, TIMEOUT");
   if (w.reason.empty()) throw std::runtime_error("'reason' is missing: a waiver says why");
   if (!is_date(w.expires)) throw std::runtime_error("'expires' is no date YYYY-MM-DD: a waiver ends");
   return w;
@@ -84,7 +89,7 @@ std::vector<std::string> apply_waivers(const std::vector<Waiver>& waivers, std::
       if (!matches(w.cases, r.case_id) || !matches(w.kernel, r.kernel)) continue;
       met = true;
       if (r.verdict == "PASSED") objections.push_back("waiver " + w.where + ": " + r.case_id + " passes; take it out of the waiver");
-      if (r.verdict == "PASSED" || r.verdict == "NOT_SUPPORTED") continue;
+      if (r.verdict != w.verdict) continue;
       used = true;
       if (!expired && r.waived.empty()) r.waived = w.reason + " (until " + w.expires + ")";
     }

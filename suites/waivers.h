@@ -1,8 +1,8 @@
 // Waivers: failures that are known and tolerated for a while, as data, so that a gate can stay switched on. One JSON object a
 // line; blank lines and lines that begin with # are skipped:
-//   {"case": "chunk_boundary:*", "kernel": "my_*", "reason": "issue 12: ragged tails", "expires": "2027-01-31"}
-// case and kernel are shell patterns (fnmatch) over the case id and the kernel's name; kernel may be left out. The verdict of a
-// waived case stays what it is; the gate does not object to it. It does object to a waiver past its day (UTC, the day itself
+//   {"case": "chunk_boundary:*", "kernel": "my_*", "verdict": "FAILED", "reason": "issue 12: ragged tails", "expires": "2027-01-31"}
+// case and kernel are shell patterns (fnmatch) over the case id and the kernel's name; kernel may be left out, and verdict, which is
+// FAILED then: a known wrong number does not excuse a crash. The verdict of a waived case stays what it is; the gate does not object to it. It does object to a waiver past its day (UTC, the day itself
 // counts), to one whose case passes, and, where all cases ran, to one that meets no case: a waiver is an expected failure.
 #pragma once
 #include <string>
@@ -13,7 +13,7 @@
 namespace gdn {
 
 struct Waiver {
-  std::string cases, kernel = "*", reason, expires;  // expires: YYYY-MM-DD
+  std::string cases, kernel = "*", reason, expires, verdict = "FAILED";  // expires: YYYY-MM-DD
   std::string where;                                 // file:line
 };
 // Throws std::runtime_error, one line with file and line number: unreadable, no JSON, a key missing or unknown, no date.

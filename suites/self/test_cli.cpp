@@ -103,6 +103,7 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("verify --kernel cpu_recurrent_fp32 --json /tmp/x --junit /tmp/./x", "same file");
   refused("verify --kernel cpu_recurrent_fp32 --jobs 0", "--jobs");
   refused("verify --kernel cpu_recurrent_fp32 --waivers /no/such/file", "/no/such/file");
+  refused("verify --kernel cpu_recurrent_fp32 --resume /tmp/x --submission /tmp/y", "a submission is of one run");
   refused("bench --device tpu", "'tpu' is none of cpu, cuda");
   if (!fs::exists("/dev/nvidiactl")) refused("bench --device cuda", "--device cuda: ");
 }

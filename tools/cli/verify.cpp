@@ -83,7 +83,7 @@ struct VerifyCommand final : Command {
     o.option("--only-failed", only_failed, "RECORDS.jsonl", "only the cases that did not pass there");
     o.option("-j,--jobs", jobs, "N", "N cases side by side, each by a kernel process of its own; the records are the same. For kernels that leave processors idle");
     o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; for several machines");
-    o.option("--resume", journal, "FILE", "write every record there as soon as it is made, and do not run again what is there already");
+    o.option("--resume", journal, "FILE", "write every record there as soon as it is made, and do not run again what is there already: for a run that was ended, of the same kernel");
     o.option("--baseline", baseline, "RECORDS.jsonl", "say what changed since these records");
     o.option("--waivers", waivers, "FILE", "failures that are tolerated for a while, with reason and expiry (suites/waivers.h)");
     o.flag("--fail-fast", fail_fast, "stop at the first failure");
@@ -95,6 +95,8 @@ struct VerifyCommand final : Command {
     if (!cases.empty() && !only_families.empty()) throw Usage("--case and --family cannot be combined");
     use_threads(kernel.threads);
     output.prepare();
+    // Records of an earlier run may be of a kernel that has changed since: its name and version do not show it.
+    if (!submission.empty() && !journal.empty()) throw Usage("--submission cannot be combined with --resume: a submission is of one run");
     if (!submission.empty()) make_folder("--submission", submission);
     std::vector<Record> before;
     GateOptions gate;
@@ -175,6 +177,7 @@ struct VerifyCommand final : Command {
             note(reports::printable(line));
           });
     }
+    if (!gate.done.empty()) result.summary += fmt::format(", {} of them read from {}", gate.done.size(), journal);
     show_gate(result, output);
     if (!baseline.empty()) print("\nsince " + reports::printable(baseline) + "\n" + changes_since(before, result.records));
     if (!submission.empty()) {

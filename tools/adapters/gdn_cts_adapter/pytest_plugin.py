@@ -107,7 +107,7 @@ class Case(pytest.Item):
         if tag == "skipped":
             pytest.skip(text)
         if tag != "passed":
-            raise Failed(text)
+            raise Failed(text.replace("reproduce  gdn-cts ", f"reproduce  {shlex.quote(program(self.config))} "))
 
     def repr_failure(self, excinfo):
         return str(excinfo.value) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo)
