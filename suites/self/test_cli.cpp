@@ -100,6 +100,7 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("verify --kernel cpu_recurrent_fp32 --shard 1/2x", "'1/2x' is not I/N");
   refused("verify --kernel cpu_recurrent_fp32 --baseline /no/such/file", "/no/such/file");
   refused("verify --kernel cpu_recurrent_fp32 --baseline /dev/zero", "/dev/zero: more than 1 GiB");
+  refused("verify --kernel cpu_recurrent_fp32 --contract @/dev/zero", "'/dev/zero' is no contract");
   refused("verify --kernel cpu_recurrent_fp32 --json /tmp/x --junit /tmp/./x", "same file");
   refused("verify --kernel cpu_recurrent_fp32 --jobs 0", "--jobs");
   refused("verify --kernel cpu_recurrent_fp32 --waivers /no/such/file", "/no/such/file");
