@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -47,6 +48,23 @@ std::string read_file(const std::string& file) {
   if (error) throw std::runtime_error("cannot read " + file + ": " + std::strerror(error));
   if (content.size() > kLargest) throw std::runtime_error("cannot read " + file + ": more than 1 GiB");
   return content;
+}
+
+void for_each_line(const std::string& file, const std::function<void(const std::string&)>& f) {
+  const std::string content = read_file(file);
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < content.size();) {
+    ++number;
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    const std::string line = content.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      f(line);
+    } catch (const std::runtime_error& e) {
+      throw std::runtime_error(file + ":" + std::to_string(number) + ": " + e.what());
+    }
+  }
 }
 
 }  // namespace gdn

@@ -1,5 +1,6 @@
 // Files written whole or not at all: under a temporary name beside the target, then renamed.
 #pragma once
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,7 @@ std::string temporary_suffix();
 void write_file(const std::string& file, std::string_view content);
 // Throws std::runtime_error "cannot read FILE: reason".
 std::string read_file(const std::string& file);
+// f for every line that is not blank. A std::runtime_error of f leaves as "FILE:LINE: what".
+void for_each_line(const std::string& file, const std::function<void(const std::string& line)>& f);
 
 }  // namespace gdn

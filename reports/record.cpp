@@ -1,88 +1,14 @@
-// Records to and from JSON lines. The only file of reports that knows JSON. Field names are those of the struct;
-// JSON has no nan or infinity, so these travel as the strings "nan", "inf", "-inf".
+// Records to and from JSON lines. Field names are those of the struct; JSON has no nan or infinity, so these travel as the
+// strings "nan", "inf", "-inf".
 #include "reports/record.h"
 
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
-
 #include "reports/file.h"
+#include "reports/json.h"
 
 namespace gdn {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
-
-Json number(double x) {
-  if (std::isnan(x)) return "nan";
-  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
-  return x;
-}
-
-Json numbers(const std::map<std::string, double>& m) {
-  Json j = Json::object();
-  for (const auto& [k, v] : m) j[k] = number(v);
-  return j;
-}
-
-// Reads the members of one object; `where` names it in messages.
-struct Reader {
-  const Json& j;
-  std::string where;
-  Reader(const Json& object, std::string w) : j(object), where(std::move(w)) {
-    if (!j.is_object()) fail(where + " is not a JSON object");
-  }
-  std::string path(const char* key) const { return where == "record" ? key : where + "." + key; }
-  const Json* find(const char* key, bool required = false) const {
-    const auto at = j.find(key);
-    if (at == j.end()) {
-      if (required) fail("field '" + path(key) + "' is missing");
-      return nullptr;
-    }
-    return &*at;
-  }
-  void get(const char* key, std::string& s, bool required = false) const {
-    if (const Json* v = find(key, required)) {
-      if (!v->is_string()) fail("field '" + path(key) + "' is not a string");
-      s = v->get<std::string>();
-    }
-  }
-  static double to_double(const Json& v, const std::string& path) {
-    if (v.is_number()) return v.get<double>();
-    if (v == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (v == "inf") return std::numeric_limits<double>::infinity();
-    if (v == "-inf") return -std::numeric_limits<double>::infinity();
-    fail("field '" + path + "' is neither a number nor \"nan\", \"inf\", \"-inf\"");
-  }
-  void get(const char* key, double& x) const {
-    if (const Json* v = find(key)) x = to_double(*v, path(key));
-  }
-  template <class Integer>
-  void get_integer(const char* key, Integer& x) const {
-    if (const Json* v = find(key)) {
-      if (!v->is_number_unsigned()) fail("field '" + path(key) + "' is not a non-negative integer");
-      x = v->get<Integer>();
-    }
-  }
-  void get(const char* key, std::map<std::string, double>& m) const {
-    if (const Json* v = find(key)) {
-      if (!v->is_object()) fail("field '" + path(key) + "' is not an object");
-      for (const auto& [k, x] : v->items()) m[k] = to_double(x, path(key) + "." + k);
-    }
-  }
-  void get(const char* key, std::map<std::string, std::string>& m) const {
-    if (const Json* v = find(key)) {
-      if (!v->is_object()) fail("field '" + path(key) + "' is not an object");
-      for (const auto& [k, x] : v->items()) {
-        if (!x.is_string()) fail("field '" + path(key) + "." + k + "' is not a string");
-        m[k] = x.get<std::string>();
-      }
-    }
-  }
-};
+using namespace reports;
 
 void one_of(const std::string& value, const char* field, std::initializer_list<const char*> allowed) {
   for (const char* a : allowed)
@@ -145,22 +71,13 @@ std::string to_json_line(const Record& r) {
                {"golden_seconds", number(r.golden_seconds)}, {"token_heads", number(r.token_heads)},
                {"metrics", numbers(r.metrics)}, {"suite_version", r.suite_version}, {"edition", r.edition},
                {"golden_hash", r.golden_hash}};
-  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump(j);
 }
 
 Record parse_record(const std::string& line) {
-  Json j;
-  try {
-    j = Json::parse(line);
-  } catch (const Json::parse_error& e) {
-    fail("not a JSON record (syntax error at byte " + std::to_string(e.byte) + ")");
-  }
+  const Json j = parse_line(line, "record");
   const Reader in(j, "record");
-  const Json* version = in.find("schema_version", true);
-  if (!version->is_number_unsigned() || *version == 0) fail("field 'schema_version' is not a positive integer");
-  if (*version > kRecordSchemaVersion)
-    fail("record schema version " + version->dump() + " is newer than this program's version " +
-         std::to_string(kRecordSchemaVersion));
+  in.version(kRecordSchemaVersion, "record");
   Record r;
   in.get("kernel", r.kernel, true);
   in.get("kernel_version", r.kernel_version);
@@ -214,22 +131,8 @@ Record parse_record(const std::string& line) {
 }
 
 std::vector<Record> read_records(const std::string& file) {
-  const std::string content = read_file(file);
   std::vector<Record> records;
-  std::size_t line_number = 0;
-  for (std::size_t begin = 0; begin < content.size();) {
-    ++line_number;
-    std::size_t end = content.find('\n', begin);
-    if (end == std::string::npos) end = content.size();
-    const std::string line = content.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    try {
-      records.push_back(parse_record(line));
-    } catch (const std::runtime_error& e) {
-      throw std::runtime_error(file + ":" + std::to_string(line_number) + ": " + e.what());
-    }
-  }
+  for_each_line(file, [&](const std::string& line) { records.push_back(parse_record(line)); });
   return records;
 }
 

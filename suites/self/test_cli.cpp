@@ -105,6 +105,15 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("verify --kernel cpu_recurrent_fp32 --jobs 0", "--jobs");
   refused("verify --kernel cpu_recurrent_fp32 --waivers /no/such/file", "/no/such/file");
   refused("verify --kernel cpu_recurrent_fp32 --resume /tmp/x --submission /tmp/y", "a submission is of one run");
+  refused("precision --study nonsense", "'nonsense'");
+  refused("precision --size huge", "'huge'");
+  refused("precision --contract bf16-chunk", "--inputs");
+  refused("precision --inputs T=64", "--contract");
+  refused("precision --inputs T=x --contract bf16-chunk", "T needs a whole number");
+  refused("precision --inputs T=64 --contract nonsense", "'nonsense'");
+  refused("precision --from /no/such/file", "/no/such/file");
+  refused("precision --study keys --resume /dev/zero", "is no file");
+  refused("precision --kernel nonsense", "'nonsense'");
   refused("bench --device tpu", "'tpu' is none of cpu, cuda");
   if (!fs::exists("/dev/nvidiactl")) refused("bench --device cuda", "--device cuda: ");
 }
@@ -431,4 +440,31 @@ TEST_CASE("Ctrl-C and termination leave nothing half-written") {
       CHECK(entry.path().filename() == ".gdn-lock");
     }
   }
+}
+
+TEST_CASE("a precision study is resumed with the same bytes, and one question answered") {
+  const Directory dir;
+  const std::string whole = dir / "whole.jsonl", cut = dir / "cut.jsonl";
+  const Result first = gdn_cts("precision --study keys --resume " + whole + " -o " + (dir / "out"));
+  CAPTURE(first.out, first.err);
+  REQUIRE(first.status == 0);
+  CHECK(contains(first.out, "- "));                // findings
+  const std::string lines_of_it = read_file(whole);
+  CHECK(lines_of_it == read_file((fs::path(dir / "out") / "points.jsonl").string()));
+  CHECK(contains(read_file((fs::path(dir / "out") / "summary.md").string()), "gdn-cts precision --size ci --seed 1 --study keys"));
+  write_file(cut, std::string_view(lines_of_it).substr(0, lines_of_it.size() / 3));   // ended in the middle of a line
+  const Result second = gdn_cts("precision --study keys --threads 1 --resume " + cut);
+  CAPTURE(second.err);
+  CHECK(second.status == 0);
+  CHECK(read_file(cut) == lines_of_it);
+  CHECK(second.out == first.out.substr(0, second.out.size()));
+  write_file(cut, "{\"schema_version\":1}\n");
+  refused("precision --study keys --resume " + cut, "cut.jsonl:1: field 'study' is missing");
+
+  const Result one = gdn_cts("precision --inputs T=64,K=16,io=bf16 --contract bf16-chunk --kernel cpu_chunk_bf16");
+  CAPTURE(one.out, one.err);
+  CHECK(one.status == 0);
+  CHECK(contains(one.out, "T=64,K=16,V=16,io=bf16,gate=0.01,beta=0..1,keys=0.3,call=0,draws=4,seed=1"));
+  CHECK(contains(one.out, "\nbf16-chunk "));
+  CHECK(contains(one.out, "\ncpu_chunk_bf16 "));
 }

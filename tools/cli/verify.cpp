@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -15,6 +14,7 @@
 #include "suites/features.h"
 #include "suites/runner.h"
 #include "tools/cli/command.h"
+#include "tools/cli/journal.h"
 #include "tools/cli/kernel_options.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
@@ -26,18 +26,7 @@ namespace {
 
 // Records of the same question in a journal; a line that was cut off when the run was ended is dropped. Throws Usage for what is no journal of it.
 std::vector<Record> earlier_records(const std::string& journal, const KernelInfo& kernel, const GateOptions& gate) {
-  std::error_code code;
-  if (!std::filesystem::exists(journal, code)) return {};
-  if (!std::filesystem::is_regular_file(journal, code)) throw Usage("--resume: " + journal + " is no file");
-  std::ifstream in(journal, std::ios::binary);
-  const std::string content((std::istreambuf_iterator<char>(in)), {});
-  if (const std::size_t whole = content.rfind('\n') + 1; whole < content.size()) std::filesystem::resize_file(journal, whole);
-  std::vector<Record> all;
-  try {
-    all = read_records(journal);
-  } catch (const std::runtime_error& e) {
-    throw Usage(std::string("--resume: ") + e.what());
-  }
+  const std::vector<Record> all = read_journal<Record>(journal, read_records);
   for (const Record& r : all)
     if (r.kernel != kernel.name || r.kernel_version != kernel.version || r.contract != to_string(kernel.contract) || r.convention != to_string(kernel.convention) ||
         r.level != name(gate.level) || r.seed != gate.seed || r.suite_version != kSuiteVersion || r.edition != kAccuracyEdition)
