@@ -16,9 +16,14 @@ namespace {
 
 using namespace reports;
 
+// --s1 ... --s7: colours of series, told apart by people who do not see red or green (after Okabe and Ito, darker or lighter for the ground).
+constexpr const char* kColours = R"css(
+:root{color-scheme:light dark;--bg:#fbfbf9;--fg:#1b1c1e;--dim:#5d6168;--line:#dcdcd6;--card:#fff;--pass:#1a7f4b;--fail:#b3261e;--warn:#8a5a00;--passbg:#e3f3ea;--failbg:#fbe4e2;--warnbg:#fbf0d9;--code:#f3f3ef;--dot:#2a6fb0;--band:#f1f1ec;--s1:#0072b2;--s2:#d55e00;--s3:#00855f;--s4:#a6447f;--s5:#9a6a00;--s6:#2b8cc4;--s7:#55585c}
+@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e3;--dim:#a0a4ab;--line:#33373d;--card:#1d2024;--pass:#66cf98;--fail:#ff8f86;--warn:#e8b95a;--passbg:#173526;--failbg:#43201e;--warnbg:#3b2f15;--code:#24282d;--dot:#7bb6ee;--band:#1b1e22;--s1:#62b0ea;--s2:#ff8f4d;--s3:#3fd0a0;--s4:#e79cc6;--s5:#e6b43c;--s6:#a5dbff;--s7:#c3c6ca}}
+@media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--dim:#444;--line:#ccc;--card:#fff;--band:#f4f4f4;--code:#f6f6f6;--s1:#0072b2;--s2:#d55e00;--s3:#00855f;--s4:#a6447f;--s5:#9a6a00;--s6:#2b8cc4;--s7:#55585c}}
+)css";
+
 constexpr const char* kStyle = R"css(
-:root{color-scheme:light dark;--bg:#fbfbf9;--fg:#1b1c1e;--dim:#5d6168;--line:#dcdcd6;--card:#fff;--pass:#1a7f4b;--fail:#b3261e;--warn:#8a5a00;--passbg:#e3f3ea;--failbg:#fbe4e2;--warnbg:#fbf0d9;--code:#f3f3ef;--dot:#2a6fb0;--band:#f1f1ec}
-@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e3;--dim:#a0a4ab;--line:#33373d;--card:#1d2024;--pass:#66cf98;--fail:#ff8f86;--warn:#e8b95a;--passbg:#173526;--failbg:#43201e;--warnbg:#3b2f15;--code:#24282d;--dot:#7bb6ee;--band:#1b1e22}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main{max-width:72rem;margin:0 auto;padding:1.25rem 1rem 4rem}
@@ -42,6 +47,11 @@ dl.block dd{font:.82rem/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-sp
 @media(max-width:40rem){dl{grid-template-columns:minmax(5rem,max-content) 1fr;gap:.15rem .6rem}dl.words{grid-template-columns:1fr;gap:0}dl.words dd{margin-bottom:.5rem}}
 thead th:first-child,tbody th{position:sticky;left:0;background:var(--card)}thead th:first-child{background:var(--band)}
 svg{display:block;min-width:42rem;width:100%;height:auto}svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .grid{stroke:var(--line)}svg .limit{stroke:var(--fail);stroke-width:1.5;stroke-dasharray:5 3}
+figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:.3rem;padding:.4rem;break-inside:avoid}figcaption{color:var(--dim);font-size:.85rem;padding:.2rem .3rem}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:.8rem;margin:.8rem 0}figure svg{min-width:0;max-width:44rem}figure svg text{font-size:13px}
+caption{text-align:left;padding:.3rem .6rem;color:var(--dim)}ul.findings li{margin:.25rem 0;max-width:60rem}details.all .scroll{max-height:40rem;overflow:auto;margin:.4rem 0}
+@media print{main{max-width:none;padding:0}.scroll{overflow:visible;max-height:none}details:not([open]){display:none}table{font-size:.7rem}a{color:inherit;text-decoration:none}}
+svg .cell{fill:var(--s1)}svg .over{fill:var(--s2)}svg .cross{stroke:var(--bg);stroke-width:1.3;fill:none}svg .frame{fill:none;stroke:var(--line)}
 svg .band{fill:var(--band)}svg .ok{fill:var(--dot);fill-opacity:.75}svg .bad{stroke:var(--fail);stroke-width:2.2;fill:none}
 )css";
 
@@ -173,6 +183,80 @@ std::string matrix(const std::vector<const Record*>& records) {
   return s + "</tbody></table></div>\n";
 }
 
+// A map of error/bound: one square a cell, darker the nearer to the limit, and beyond it another colour and a cross.
+std::string heat_map(const Record& r, const RecordMap& m) {
+  const double cell = std::clamp(440.0 / static_cast<double>(m.columns), 4.0, 22.0), left = 40, top = 8;
+  const double width = left + cell * static_cast<double>(m.columns) + 6, bottom = top + cell * static_cast<double>(m.rows);
+  int worst = -1;
+  std::string cells;
+  for (long long i = 0; i < m.rows; ++i)
+    for (long long j = 0; j < m.columns; ++j) {
+      const int level = error_level_of(m.levels[static_cast<std::size_t>(i * m.columns + j)]);
+      worst = std::max(worst, level);
+      const double x = left + cell * static_cast<double>(j), y = top + cell * static_cast<double>(i);
+      if (level < 0) continue;
+      if (level > kErrorLevelOfLimit) {
+        cells += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"over\"/><path class=\"cross\" d=\"M{:.1f} {:.1f}l{:.1f} {:.1f}m0 -{:.1f}l-{:.1f} {:.1f}\"/>\n", x, y, cell, cell, x + cell / 4, y + cell / 4, cell / 2, cell / 2,
+                             cell / 2, cell / 2, cell / 2);
+      } else {
+        // 2^-10 of the limit and less: nothing to see.
+        const double shade = level == 0 ? 0 : std::clamp((level - (kErrorLevelOfLimit - 20)) / 20.0, 0.03, 1.0);
+        cells += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"cell\" fill-opacity=\"{:.2f}\"/>\n", x, y, cell, cell, shade);
+      }
+    }
+  const std::string what = fmt::format("{} over {} and {} in {}: {}", m.tensor, m.row_label, m.column_label, r.case_id,
+                                       worst < 0 ? "nothing judged" : worst > kErrorLevelOfLimit ? "beyond the limit in some cells" : worst == 0 ? "no error" : fmt::format("at most {:.2g} of the limit", std::exp2((worst - kErrorLevelOfLimit) / 2.0)));
+  return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\" style=\"max-width:{:.0f}px\">\n", std::max(width, 170.0), bottom + 40, esc(what), std::max(width, 170.0) * 1.3) +
+         fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"frame\"/>", left, top, cell * static_cast<double>(m.columns), bottom - top) + cells +
+         fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\">0</text><text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text><text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{} of {}</text>", left, bottom + 15,
+                     left + cell * static_cast<double>(m.columns), bottom + 15, m.column_count - 1, left + cell * static_cast<double>(m.columns) / 2, bottom + 32, esc(m.column_label), esc(m.tensor)) +
+         fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">0</text>", left - 4, top + 11) +
+         (m.row_count > 1 ? fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 4, bottom - 1, m.row_count - 1) : "") +
+         fmt::format("<text x=\"12\" y=\"{:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 12 {:.1f})\">{}</text></svg>\n", (top + bottom) / 2, (top + bottom) / 2, esc(m.row_label));
+}
+
+// The cases that come nearest to the limit, failing ones first: where in their tensors.
+std::string heat_maps(const std::vector<const Record*>& records) {
+  constexpr std::size_t kShown = 4;
+  std::vector<const Record*> list;
+  for (const Record* r : records)
+    for (const RecordCheck& c : r->checks)
+      if (!c.maps.empty()) {
+        list.push_back(r);
+        break;
+      }
+  std::stable_sort(list.begin(), list.end(), [](const Record* a, const Record* b) { return is_failure(*a) != is_failure(*b) ? is_failure(*a) : worse(max_ratio(*a), max_ratio(*b)); });
+  if (list.empty()) return {};
+  std::string s = "<h3>Where the error lies</h3>\n<p class=\"dim\">Greatest error/bound in each cell, in the cases that come nearest to the limit: the darker the nearer (a step is a factor of 1.4, the lightest a thousandth and less); crosses are beyond it.</p>\n<div class=\"plots\">\n";
+  for (std::size_t i = 0; i < std::min(list.size(), kShown); ++i)
+    for (const RecordCheck& c : list[i]->checks)
+      for (const RecordMap& m : c.maps)
+        s += "<figure>" + heat_map(*list[i], m) + "<figcaption>" + esc(m.tensor) + " of <code>" + esc(list[i]->case_id) + "</code>, largest error/bound " + short_number(max_ratio(*list[i])) + "</figcaption></figure>\n";
+  return s + "</div>\n";
+}
+
+// Family by family, the element that comes nearest to its limit.
+std::string nearest_elements(const std::vector<const Record*>& records) {
+  std::vector<std::pair<std::string, std::pair<const Record*, const RecordElement*>>> rows;
+  for (const Record* r : records)
+    for (const RecordCheck& c : r->checks) {
+      if (c.check != "bound" || !c.worst) continue;
+      auto at = std::find_if(rows.begin(), rows.end(), [&](const auto& x) { return x.first == r->family; });
+      if (at == rows.end()) rows.emplace_back(r->family, std::pair{r, &*c.worst});
+      else if (worse(c.worst->ratio, at->second.second->ratio)) at->second = {r, &*c.worst};
+    }
+  if (rows.empty()) return {};
+  std::string s = "<h3>The element nearest to its limit, family by family</h3>\n<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>family</th><th class=\"n\">error/bound</th><th class=\"n\">error</th><th class=\"n\">ulp</th>"
+                  "<th class=\"n\">bound</th><th>got</th><th>exact</th><th>where</th><th>case</th></tr></thead><tbody>\n";
+  for (const auto& [family, found] : rows) {
+    const RecordElement& e = *found.second;
+    s += fmt::format("<tr><th>{}</th><td class=\"n{}\" data-k=\"{}\">{}</td>", esc(family), e.ratio > 1 ? " fail" : "", sort_key(e.ratio), short_number(e.ratio));
+    for (const double x : {e.error, e.error_ulp, e.bound}) s += fmt::format("<td class=\"n\" data-k=\"{}\">{}</td>", sort_key(std::fabs(x)), short_number(x));
+    s += "<td>" + esc(e.got) + "</td><td>" + esc(e.exact) + "</td><td>" + esc(e.tensor + (e.run.empty() || e.run == "base" ? "" : " of run " + e.run) + ", " + e.place) + "</td><td class=\"id\">" + esc(found.first->case_id) + "</td></tr>\n";
+  }
+  return s + "</tbody></table></div>\n";
+}
+
 std::string case_rows(const std::vector<const Record*>& records, const std::map<const Record*, std::size_t>& failure_number) {
   std::string s = "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>case</th><th>verdict</th><th class=\"n\">max error/bound</th>"
                   "<th class=\"n\">elements judged</th><th class=\"n\">vacuous</th><th class=\"n\">kernel s</th><th class=\"n\">checks s</th><th>remark</th></tr></thead><tbody>\n";
@@ -224,8 +308,10 @@ std::string gate_line(const Record& r) {
 std::string reports::html_page(std::string_view title, std::string_view body) {
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>" +
-         esc(std::string(title)) + "</title>\n<style>" + kStyle + "</style></head><body><main>\n" + std::string(body) + "</main><script>" + kScript + "</script></body></html>\n";
+         esc(std::string(title)) + "</title>\n<style>" + kColours + kStyle + "</style></head><body><main>\n" + std::string(body) + "</main><script>" + kScript + "</script></body></html>\n";
 }
+
+std::string reports::plot_colours() { return kColours; }
 
 void write_pages(const std::string& dir, const std::vector<Record>& records, const GateVerdict* gate) {
   std::error_code code;
@@ -297,6 +383,7 @@ void write_pages(const std::string& dir, const std::vector<Record>& records, con
     s += "<p class=\"dim\">✓ cases passed by the check; ✗ cases failed or mistrusted; – the check does not apply.</p>\n";
     s += "<h3>How close to the limit</h3>\n<p class=\"dim\">Each mark is a case: its largest error, divided by the largest error that a correct kernel with this precision contract can make. "
          "Crosses did not pass. Marks right of 1 fail.</p>\n" + plot(list);
+    s += heat_maps(list) + nearest_elements(list);
   }
 
   s += "<h2 id=\"failures\">Failures</h2>\n";

@@ -37,8 +37,11 @@ std::string precision_key(const PrecisionPoint& p);
 // A study as the page shows it.
 struct PrecisionStudy {
   std::string name, question;                      // "length", "How far does it carry?"
-  std::string x, series;                           // axes of the plot: along x, a curve for each value of series
-  std::vector<std::string> panels;                 // a plot for each combination of these axes
+  std::string x;                                   // of the plots: the axis along which they go (`point`: down the side); empty: no plots
+  std::vector<std::string> series;                 // a curve for each combination of these axes,
+  std::vector<std::string> panels;                 // a plot for each of these
+  bool gain = false;                               // shown is what a point gains against point=none
+  bool spread = false;                             // shown are error, sigma and bound of o
 };
 
 namespace reports {
@@ -71,6 +74,9 @@ Answers answers(const std::vector<PrecisionPoint>& points);
 
 }  // namespace reports
 
+// index.html, points.jsonl, summary.md, and for every plot an SVG, a CSV and a JSON file. options: of `gdn-cts precision`, beginning with
+// a space, as the points were made by. Returns "" or one line saying what is missing (plots, where gnuplot is not installed).
+std::string write_precision_pages(const std::string& dir, const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const std::string& options);
 // For people and pull requests: findings and answer tables, as Markdown.
 std::string precision_markdown(const std::vector<PrecisionPoint>& points, const std::string& command);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <set>
@@ -76,11 +77,13 @@ class Questions {
         if (p->kernel.empty() != measured) list.push_back(p);
     return list;
   }
-  // Values of an axis, in order of appearance.
+  // Values of an axis: numbers in their order, words in order of appearance.
   static std::vector<std::string> values(const List& list, const std::string& name) {
     std::vector<std::string> v;
     for (const PrecisionPoint* p : list)
       if (std::find(v.begin(), v.end(), axis(*p, name)) == v.end()) v.push_back(axis(*p, name));
+    if (std::all_of(v.begin(), v.end(), [](const std::string& x) { return !x.empty() && x.find_first_not_of("0123456789.e-") == std::string::npos && x.find("..") == std::string::npos; }))
+      std::stable_sort(v.begin(), v.end(), [](const std::string& a, const std::string& b) { return std::strtod(a.c_str(), nullptr) < std::strtod(b.c_str(), nullptr); });
     return v;
   }
   static List where(const List& list, const std::string& name, const std::string& value) {
@@ -173,17 +176,29 @@ class Questions {
     a_.tables.push_back(std::move(t));
   }
 
+  // f(points of one decay and strength of writes, "0.01", "0..1", the same in words).
+  template <class F>
+  static void regimes(const List& all, const F& f) {
+    for (const std::string& gate : values(all, "gate"))
+      for (const std::string& beta : values(all, "beta")) {
+        const List list = where(where(all, "gate", gate), "beta", beta);
+        if (!list.empty()) f(list, gate, beta, gate_text(gate) + (beta.empty() ? "" : " and beta " + beta));
+      }
+  }
+
   void length() {
     for (const char* study : {"length", "far"}) {
       const List all = of(study);
       if (all.empty()) continue;
-      AnswerTable t{study, std::string(study) + "_growth", "How far it carries, and how the error grows", "", {"contract", "mean decay", "keeps 16 bits up to#", "11 bits up to#", "8 bits up to#", "exponent of o", "exponent of ht"}, {}};
+      AnswerTable t{study, std::string(study) + "_growth", "How far it carries, and how the error grows", "",
+                    {"contract", "mean decay", "beta", "keeps 16 bits up to#", "11 bits up to#", "8 bits up to#", "bits kept at the end#", "exponent of o#", "exponent of ht#"}, {}};
       constexpr long long kFrom = 256;             // before that the state is still being filled
       t.note = fmt::format("Tokens up to which both o and the final state keep so many bits, of those tried. Exponent p of error = a T^p from T = {} on: least squares on logarithms, draw by draw, with the 95 % interval over draws.", kFrom);
-      for (const std::string& gate : values(all, "gate"))
-        for (const std::string& contract : values(all, "contract")) {
-          const List list = by_tokens(where(where(all, "contract", contract), "gate", gate));
-          if (list.empty()) continue;
+      regimes(all, [&](const List& some, const std::string& gate, const std::string& beta, const std::string& words) {
+        struct Growth { std::string contract; PowerLaw law; const PrecisionPoint *first, *last; };
+        std::vector<Growth> growth;
+        for (const std::string& contract : values(some, "contract")) {
+          const List list = by_tokens(where(some, "contract", contract));
           const auto up_to = [&](double bits) {
             long long most = 0;
             for (const PrecisionPoint* p : list) {
@@ -193,11 +208,17 @@ class Questions {
             return most ? (most == list.back()->tokens ? "≥ " : "") + std::to_string(most) : std::string("none");
           };
           const PowerLaw o = law(list, [](const PrecisionPoint& p) -> const std::vector<double>& { return p.o_rms; }, kFrom), ht = law(list, [](const PrecisionPoint& p) -> const std::vector<double>& { return p.ht_rms; }, kFrom);
-          t.rows.push_back({contract, gate, up_to(16), up_to(11), up_to(8), exponent_text(o), exponent_text(ht)});
-          if (!std::isnan(ht.exponent))
-            say(study, fmt::format("{} with {}: the error of the final state grows as T^({}), from {} bits kept at {} tokens to {} at {}.", contract, gate_text(gate), exponent_text(ht), bits_text(bits_kept(rms(list.front()->ht_rms))),
-                                   list.front()->tokens, bits_text(bits_kept(rms(list.back()->ht_rms))), list.back()->tokens));
+          t.rows.push_back({contract, gate, beta, up_to(16), up_to(11), up_to(8), bits_text(bits_of(*list.back())), exponent_text(o), exponent_text(ht)});
+          if (!std::isnan(ht.exponent)) growth.push_back({contract, ht, list.front(), list.back()});
         }
+        if (growth.empty()) return;
+        const auto less = [](const Growth& a, const Growth& b) { return a.law.exponent < b.law.exponent; };
+        const Growth &most = *std::max_element(growth.begin(), growth.end(), less), &least = *std::min_element(growth.begin(), growth.end(), less);
+        const auto one = [](const Growth& g) {
+          return fmt::format("{} as T^({}), from {} bits at {} tokens to {} at {}", g.contract, exponent_text(g.law), bits_text(bits_kept(rms(g.first->ht_rms))), g.first->tokens, bits_text(bits_kept(rms(g.last->ht_rms))), g.last->tokens);
+        };
+        say(study, fmt::format("With {} the error of the final state grows most in {}; least in {}.", words, one(most), one(least)));
+      });
       a_.tables.push_back(std::move(t));
     }
   }
@@ -205,22 +226,23 @@ class Questions {
   void preset() {
     const List all = of("length");
     if (all.empty()) return;
-    AnswerTable t{"length", "cheapest_preset", "The cheapest of these contracts that keeps 8, 11 or 16 bits", "Cost: bits that the stores hold per token and head.", {"tokens#", "mean decay", "bits asked#", "contract", "bits kept#", "cost#"}, {}};
-    for (const std::string& gate : values(all, "gate"))
-      for (const std::string& T : values(all, "T"))
+    AnswerTable t{"length", "cheapest_preset", "The cheapest of these contracts that keeps 8, 11 or 16 bits", "Cost: bits that the stores hold per token and head.", {"tokens#", "mean decay", "beta", "bits asked#", "contract", "bits kept#", "cost#"}, {}};
+    regimes(all, [&](const List& some, const std::string& gate, const std::string& beta, const std::string&) {
+      for (const std::string& T : values(some, "T"))
         for (const int bits : {8, 11, 16}) {
           const PrecisionPoint* best = nullptr;
-          for (const PrecisionPoint* p : where(where(all, "gate", gate), "T", T))
+          for (const PrecisionPoint* p : where(some, "T", T))
             if (bits_of(*p) >= bits && (!best || p->cost < best->cost || (p->cost == best->cost && error_of(*p) < error_of(*best)))) best = p;
-          t.rows.push_back({T, gate, std::to_string(bits), best ? axis(*best, "contract") : "none of them", best ? bits_text(bits_of(*best)) : "-", best ? fmt::format("{:.0f}", best->cost) : "-"});
+          t.rows.push_back({T, gate, beta, std::to_string(bits), best ? axis(*best, "contract") : "none of them", best ? bits_text(bits_of(*best)) : "-", best ? fmt::format("{:.0f}", best->cost) : "-"});
         }
+    });
     a_.tables.push_back(std::move(t));
   }
 
   void cheapest() {
     const List all = of("cheapest");
     AnswerTable t{"cheapest", "cheapest_contract", "The cheapest contract found that keeps 8, 11 or 16 bits",
-                  "Sought from the errors of single points, then carried out; bits kept are those measured, of o or of the final state, whichever keeps fewer. Cost: bits that the stores hold per token and head. Chunks of 64, W/U, block inverse.",
+                  "Sought from the errors of single points, then carried out; bits kept are those measured, of o or of the final state, whichever keeps fewer. Cost: bits that the stores hold per token and head. Chunks of 64, W/U, block inverse. fp16 costs what bf16 costs and holds three bits more, but nothing above 65504: the inputs stay far below.",
                   {"tokens#", "mean decay", "bits asked#", "bits kept#", "cost#", "share of fp32's cost#", "contract"}, {}};
     for (const std::string& gate : values(all, "gate"))
       for (const std::string& T : values(all, "T")) {
@@ -363,7 +385,8 @@ class Questions {
     const List all = of("bounds");
     if (all.empty()) return;
     AnswerTable t{"bounds", "part_company", "Bound, sigma and measured error of o", "Root mean squares over elements, relative to the exact values. vacuous from: tokens from which the bound exceeds the signal. Exponents p of T^p over all T, with the 95 % interval over draws.",
-                  {"contract", "mean decay", "bound / error, first T#", "last T#", "sigma / error, first T#", "last T#", "exponent of error", "of sigma", "of bound", "vacuous from#"}, {}};
+                  {"contract", "mean decay", "bound / error, first T#", "last T#", "sigma / error, first T#", "last T#", "exponent of error#", "of sigma#", "of bound#", "vacuous from#"}, {}};
+    std::vector<std::pair<double, std::string>> said;
     for (const std::string& contract : values(all, "contract"))
       for (const std::string& gate : values(all, "gate")) {
         const List list = by_tokens(where(where(all, "contract", contract), "gate", gate));
@@ -380,10 +403,14 @@ class Questions {
                        b = law(list, [](const PrecisionPoint& p) -> const std::vector<double>& { return p.o_bound; }, 0);
         t.rows.push_back({contract, gate, short_number(ratio(first.o_bound, first.o_rms)), short_number(ratio(last.o_bound, last.o_rms)), short_number(ratio(first.o_sigma, first.o_rms)),
                           short_number(ratio(last.o_sigma, last.o_rms)), exponent_text(e), exponent_text(s), exponent_text(b), vacuous});
-        say("bounds", fmt::format("{} with {}: the bound is {} times the measured error at {} tokens and {} times at {}, sigma {} and {} times; error grows as T^({}), sigma as T^({}), the bound as T^({}){}.", contract, gate_text(gate),
-                                  short_number(ratio(first.o_bound, first.o_rms)), first.tokens, short_number(ratio(last.o_bound, last.o_rms)), last.tokens, short_number(ratio(first.o_sigma, first.o_rms)),
-                                  short_number(ratio(last.o_sigma, last.o_rms)), exponent_text(e), exponent_text(s), exponent_text(b), vacuous == "not yet" ? "" : "; it exceeds the signal from " + vacuous + " tokens on"));
+        const double apart = ratio(last.o_bound, last.o_rms);
+        said.emplace_back(apart, fmt::format("{} with {}: the bound is {} times the measured error at {} tokens and {} times at {}, sigma {} and {} times; error grows as T^({}), sigma as T^({}), the bound as T^({}){}.", contract, gate_text(gate),
+                                             short_number(ratio(first.o_bound, first.o_rms)), first.tokens, short_number(apart), last.tokens, short_number(ratio(first.o_sigma, first.o_rms)),
+                                             short_number(ratio(last.o_sigma, last.o_rms)), exponent_text(e), exponent_text(s), exponent_text(b), vacuous == "not yet" ? "" : "; it exceeds the signal from " + vacuous + " tokens on"));
       }
+    std::stable_sort(said.begin(), said.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    if (!said.empty()) say("bounds", "Bound and error part company least in " + said.front().second);
+    if (said.size() > 1) say("bounds", "They part company most in " + said.back().second);
     if (!t.rows.empty()) a_.tables.push_back(std::move(t));
   }
 
@@ -414,8 +441,8 @@ class Questions {
       if (ratios.empty()) continue;
       std::sort(ratios.begin(), ratios.end());
       const double median = ratios[ratios.size() / 2];
-      t.rows.push_back({name, contract, std::to_string(ratios.size()), short_number(ratios.front()), short_number(median), short_number(ratios.back()), bits_text(bits_of(*worst)), worst->inputs});
-      say("", fmt::format("{} errs {} to {} times (median {}) as much as its contract {} carried out, on {} sets of inputs; least it keeps {} bits, at {}.", name, short_number(ratios.front()), short_number(ratios.back()), short_number(median), contract,
+      t.rows.push_back({name, contract, std::to_string(ratios.size()), fmt::format("{:.3f}", ratios.front()), fmt::format("{:.3f}", median), fmt::format("{:.3f}", ratios.back()), bits_text(bits_of(*worst)), worst->inputs});
+      say("", fmt::format("{} errs {:.3f} to {:.3f} times (median {:.3f}) as much as its contract {} carried out, on {} sets of inputs; least it keeps {} bits, at {}.", name, ratios.front(), ratios.back(), median, contract,
                           ratios.size(), bits_text(bits_of(*worst)), worst->inputs));
     }
     if (!t.rows.empty()) a_.tables.push_back(std::move(t));

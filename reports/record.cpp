@@ -2,6 +2,10 @@
 // strings "nan", "inf", "-inf".
 #include "reports/record.h"
 
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
 #include "reports/file.h"
 #include "reports/json.h"
 
@@ -45,7 +49,37 @@ RecordElement element_from(const Json& j) {
   return e;
 }
 
+RecordMap map_from(const Json& j) {
+  const Reader in(j, "checks[].maps");
+  RecordMap m;
+  in.get("tensor", m.tensor);
+  in.get("row_label", m.row_label);
+  in.get("column_label", m.column_label);
+  in.get_integer("row_count", m.row_count);
+  in.get_integer("column_count", m.column_count);
+  in.get_integer("rows", m.rows);
+  in.get_integer("columns", m.columns);
+  in.get("levels", m.levels);
+  constexpr long long kMost = 4096;                // cells along one side: what a page can draw
+  if (m.rows > kMost || m.columns > kMost || static_cast<std::size_t>(m.rows * m.columns) != m.levels.size()) fail("field 'checks[].maps.levels' does not have rows x columns characters");
+  return m;
+}
+
+constexpr std::string_view kLevels = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
 }  // namespace
+
+char error_level(double ratio) {
+  if (ratio == 0) return kLevels[0];
+  if (!(ratio < 1024)) return kLevels[61];         // NaN too
+  // The level whose half octave ends at or above the ratio, so that what is within the limit stays within it.
+  return kLevels[static_cast<std::size_t>(std::clamp(static_cast<int>(std::ceil(2 * std::log2(ratio))) + kErrorLevelOfLimit, 1, 61))];
+}
+
+int error_level_of(char level) {
+  const std::size_t at = kLevels.find(level);
+  return at == std::string_view::npos ? -1 : static_cast<int>(at);
+}
 
 std::string to_json_line(const Record& r) {
   Json checks = Json::array();
@@ -57,6 +91,12 @@ std::string to_json_line(const Record& r) {
     j["failing"] = c.failing;
     if (!c.spread.empty()) j["spread"] = c.spread;
     j["metrics"] = numbers(c.metrics);
+    if (!c.maps.empty()) {
+      Json maps = Json::array();
+      for (const RecordMap& m : c.maps)
+        maps.push_back(Json{{"tensor", m.tensor}, {"row_label", m.row_label}, {"column_label", m.column_label}, {"row_count", m.row_count}, {"column_count", m.column_count}, {"rows", m.rows}, {"columns", m.columns}, {"levels", m.levels}});
+      j["maps"] = std::move(maps);
+    }
     checks.push_back(std::move(j));
   }
   Json packages = Json::object();
@@ -113,6 +153,10 @@ Record parse_record(const std::string& line) {
       ci.get_integer("failing", c.failing);
       ci.get("spread", c.spread);
       ci.get("metrics", c.metrics);
+      if (const Json* maps = ci.find("maps")) {
+        if (!maps->is_array()) fail("field 'checks[].maps' is not an array");
+        for (const Json& one : *maps) c.maps.push_back(map_from(one));
+      }
       r.checks.push_back(std::move(c));
     }
   }

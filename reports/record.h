@@ -16,12 +16,27 @@ struct RecordElement {                             // the worst element, ready t
   double error = 0, error_ulp = 0, bound = 0, ratio = 0;
   std::string detail;
 };
+// The greatest error/bound of every cell of a coarse grid over a tensor of the base run: over heads and tokens of o, over key and value
+// channels of ht. levels: rows x columns, one character a cell (error_level).
+struct RecordMap {
+  std::string tensor, row_label, column_label;     // "o", "head", "token"
+  long long row_count = 0, column_count = 0;       // of the tensor; the grid has rows x columns cells
+  long long rows = 0, columns = 0;
+  std::string levels;
+};
+// '.': nothing judged; else a digit or letter that stands for 0 (no error) .. 61: half octaves of error/bound, 41 up to the limit, 61 beyond
+// 2^10 or not finite.
+char error_level(double ratio);
+int error_level_of(char level);                    // -1 for '.' and what is no level
+inline constexpr int kErrorLevelOfLimit = 41;
+
 struct RecordCheck {
   std::string check, status, clause, message;      // status: PASSED FAILED MISTRUSTED NOT_APPLICABLE
   std::optional<RecordElement> worst;
   long long judged = 0, vacuous = 0, failing = 0;
   std::string spread;                              // where the failing elements lie: "o of run base: heads 1, 3 of 4"
   std::map<std::string, double> metrics;
+  std::vector<RecordMap> maps;                     // of the bound
 };
 struct Record {
   std::string kernel, kernel_version, how, contract, convention, module, device;
@@ -58,6 +73,24 @@ std::string console_table(const std::vector<Record>& r, bool colour);
 std::string failure_block(const Record& r);        // the block that explains one failure
 // Why cases were not run: a line for each reason, the most frequent first; "" when all were.
 std::string unsupported_reasons(const std::vector<Record>& r);
+// Two kernels, or two versions of one, side by side on the cases that both were asked.
+struct Comparison {
+  struct Side { std::string kernel, version, contract, device; };
+  struct Row { const Record *a = nullptr, *b = nullptr; double error = 0, state_error = 0, ratio = 0, seconds = 0; };   // b's figure divided by a's; nan: not both have it
+  Side a, b;
+  std::vector<Row> rows;                           // cases of both
+  std::size_t only_a = 0, only_b = 0, other_golden = 0;   // cases of one; cases whose goldens differ, which are not in rows
+};
+// Records of one kernel each; pointers into them. Throws std::runtime_error, one line, where a side holds no or several kernels.
+Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b);
+std::string comparison_table(const Comparison& c); // a line per family, for terminals
+// index.html and comparison.csv
+void write_comparison(const std::string& dir, const Comparison& c, const std::string& command);
+
+// Runs in order of time, each with its records and where its page lies: an index of them, with what changed since the run before of the same kernel.
+struct RunOfRecords { std::string name, page; std::vector<Record> records; };
+void write_run_index(const std::string& dir, const std::vector<RunOfRecords>& runs, const std::string& command);
+
 // For people: which cases now fail, pass, err more or are gone since `before`, records of the same kernel. Decides nothing.
 std::string changes_since(const std::vector<Record>& before, const std::vector<Record>& now);
 

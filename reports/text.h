@@ -17,6 +17,8 @@ std::string printable(std::string_view text);
 std::string xml_escape(std::string_view text);     // clean, then & < > " ' as entities; for XML and HTML
 // A page by itself, with the style and script of all pages (tables of class "sortable" sort by a click). body: HTML inside <main>.
 std::string html_page(std::string_view title, std::string_view body);
+// Rules that set the colours of all pages and plots as variables (--fg, --s1 ...), for light and dark.
+std::string plot_colours();
 std::string short_number(double x);                // "0.0312", "3.1e-09", "nan"
 
 bool is_failure(const Record& r);                  // FAILED MISTRUSTED UNTESTED RUNTIME_ERROR TIMEOUT, and not waived

@@ -9,6 +9,7 @@
 #include "kernels/session.h"
 #include "reference/bound.h"
 #include "reference/stage_bound.h"
+#include "reports/record.h"
 #include "suites/exact.h"
 #include "suites/statistics.h"
 
@@ -44,6 +45,7 @@ struct CheckResult {
   std::string spread;                              // where the failing elements lie, see spread.h
   std::int64_t judged = 0, vacuous = 0, failing = 0;   // elements
   std::map<std::string, double> metrics;
+  std::vector<RecordMap> maps;                     // of the base run, see RecordMap
 };
 
 // Bounds of the outputs of a run, in the shapes of the outputs; elements that are nobody's have none (0).

@@ -200,7 +200,7 @@ std::vector<Group> plan(const PrecisionOptions& o) {
       DType io{};
       if (!contract_of(settings, c, io)) return;
       const PrecisionInputs in = inputs_of(settings, o.seed, io);
-      group(in).jobs.push_back({&study, blank(study.view.name, axes, c, in), c, study.spread});
+      group(in).jobs.push_back({&study, blank(study.view.name, axes, c, in), c, study.view.spread});
     });
     if (!study.measured) continue;
     std::set<std::string> seen;

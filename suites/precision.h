@@ -40,14 +40,13 @@ Run precision_run(const PrecisionInputs& in, const std::vector<HeadInputs>& head
 double contract_cost(const Contract& c, std::int64_t K, std::int64_t V);
 
 struct PrecisionStudySpec {
-  PrecisionStudy view;
+  PrecisionStudy view;                             // view.spread: sigma and bound are made beside the error
   // Settings, later ones over earlier: keys of PrecisionInputs, `contract`, options of a contract by their name (chunk, solve, ...),
   // point and format (that point stored in it), rounding (of every point narrower than the arithmetic).
   std::vector<std::pair<std::string, std::string>> fixed;
   struct Axis { std::string name; std::vector<std::string> ci, full; };   // full empty: as ci. The value * of `point`: every point
   std::vector<Axis> axes;
   bool measured = false;                           // kernels are run on its inputs
-  bool spread = false;                             // sigma and bound beside the error
   bool search = false;                             // after it: the cheapest contract for each number of bits
 };
 const std::vector<PrecisionStudySpec>& precision_studies();      // in the order of the page

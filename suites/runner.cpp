@@ -161,6 +161,7 @@ void judge_into(Record& r, const Golden& g, const std::vector<Relation>& relatio
     rc.failing = c.failing;
     rc.spread = c.spread;
     rc.metrics = c.metrics;
+    rc.maps = c.maps;
     if (c.check == "bound") r.metrics.insert(c.metrics.begin(), c.metrics.end());
     if (c.status == CheckStatus::failed && c.first && c.first->chunk >= 0 && r.first_bad_chunk.empty()) r.first_bad_chunk = std::to_string(c.first->chunk);
     r.checks.push_back(std::move(rc));

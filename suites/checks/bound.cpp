@@ -2,6 +2,7 @@
 // The bound comes from the kernel's declared contract alone (reference/bound.h): no tolerance from taste.
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "reference/strand.h"
 #include "suites/signal.h"
@@ -10,6 +11,41 @@
 
 namespace gdn {
 namespace {
+
+// The coarse map of error/bound over o (heads and tokens) or ht (key and value channels, all states and heads together).
+struct Grid {
+  static constexpr long long kTokens = 48, kHeads = 32, kChannels = 16;
+  RecordMap m;
+  std::int64_t width = 1;                          // value channels
+  bool state = false;
+  std::vector<double> worst;                       // below 0: nothing judged
+
+  static std::optional<Grid> of(const Problem& p, const std::string& tensor) {
+    Grid g;
+    if (p.operation == Operation::stages) return {};
+    if (tensor == "o") g.m = {tensor, "head", "token", p.value_heads, p.tokens(), 0, 0, {}};
+    else if (tensor == "ht") g.m = {tensor, "key channel", "value channel", p.key_dim, p.value_dim, 0, 0, {}};
+    else return {};
+    g.state = tensor == "ht";
+    g.width = p.value_dim;
+    g.m.rows = std::min(g.m.row_count, g.state ? kChannels : kHeads);
+    g.m.columns = std::min(g.m.column_count, g.state ? kChannels : kTokens);
+    if (g.m.rows == 0 || g.m.columns == 0) return {};
+    g.worst.assign(static_cast<std::size_t>(g.m.rows * g.m.columns), -1);
+    return g;
+  }
+  void add(std::int64_t e, double ratio) {         // o [T,HV,V], ht [N,HV,K,V]
+    const std::int64_t row = e / width % m.row_count, column = state ? e % width : e / width / m.row_count;
+    if (column >= m.column_count) return;          // padding
+    double& w = worst[static_cast<std::size_t>(row * m.rows / m.row_count * m.columns + column * m.columns / m.column_count)];
+    w = std::max(w, std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio);
+  }
+  RecordMap map() const {
+    RecordMap out = m;
+    for (const double w : worst) out.levels += w < 0 ? '.' : error_level(w);
+    return out;
+  }
+};
 
 struct Bound final : Check {
   std::string name() const override { return "bound"; }
@@ -67,6 +103,8 @@ struct Bound final : Check {
     double error2 = 0, truth2 = 0, max_abs = 0, own_worst = 0, worst = r.metrics["max_ratio"];
     std::int64_t worst_element = -1;
     std::vector<std::int64_t> failing;
+    std::optional<Grid> grid;
+    if (index == 0) grid = Grid::of(run.problem, tensor);
     const auto count = static_cast<std::int64_t>(std::min({truth.hi.size(), bound.size(), static_cast<std::size_t>(got.size())}));
     for (std::int64_t e = 0; e < count; ++e) {
       const auto i = static_cast<std::size_t>(e);
@@ -90,6 +128,7 @@ struct Bound final : Check {
       const double ratio = within ? (std::isfinite(error) && error > 0 ? error / allowed : 0)
                                   : std::isfinite(error) && allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity();
       own_worst = std::max(own_worst, ratio);
+      if (grid) grid->add(e, ratio);
       if (!within) {
         failing.push_back(e);
       }
@@ -98,6 +137,7 @@ struct Bound final : Check {
         worst_element = e;
       }
     }
+    if (grid) r.maps.push_back(grid->map());
     const std::string prefix = tensor + "_";
     // Of several runs the worst is recorded.
     auto record = [&](const std::string& key, double x) {

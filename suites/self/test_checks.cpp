@@ -248,6 +248,26 @@ TEST_CASE("bound catches a single wrong element, which soundness cannot") {
   CHECK(record.repro == "gdn-cts verify --kernel hand-made --case '" + case_id(b.c) + "'");
 }
 
+TEST_CASE("the bound maps its error over tokens, heads and state") {
+  Bench b(typical("prefill/n2_t9+60_h1_hv3_k16_v8/fp32/h0,pad=2"));
+  const std::int64_t token = 67, head = 1;         // of 69 tokens on 48 columns
+  b.o().set((token * 3 + head) * 8 + 5, 1e3);
+  b.ht().set(((1 * 3 + 2) * 16 + 11) * 8 + 6, 1e3);
+  const CheckResult r = b.run("bound");
+  REQUIRE(r.maps.size() == 2);
+  for (const RecordMap& m : r.maps) {
+    const bool o = m.tensor == "o";
+    CHECK(m.rows == (o ? 3 : 16));
+    CHECK(m.columns == (o ? 48 : 8));
+    for (std::int64_t i = 0; i < m.rows; ++i)
+      for (std::int64_t j = 0; j < m.columns; ++j) {
+        const bool wrong = o ? i == head && j == token * 48 / 69 : i == 11 && j == 6;
+        CAPTURE(m.tensor, i, j);
+        CHECK((error_level_of(m.levels[static_cast<std::size_t>(i * m.columns + j)]) > kErrorLevelOfLimit) == wrong);
+      }
+  }
+}
+
 TEST_CASE("bound judges final states, NaN truths of the harness and exact zeros") {
   Bench b(typical());
   b.ht().set(40, b.ht().at(40) + 0.25);

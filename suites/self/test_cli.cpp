@@ -105,6 +105,8 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("verify --kernel cpu_recurrent_fp32 --jobs 0", "--jobs");
   refused("verify --kernel cpu_recurrent_fp32 --waivers /no/such/file", "/no/such/file");
   refused("verify --kernel cpu_recurrent_fp32 --resume /tmp/x --submission /tmp/y", "a submission is of one run");
+  refused("compare /no/such/a /no/such/b", "/no/such/a");
+  refused("report --history /no/such/a", "--history needs -o");
   refused("precision --study nonsense", "'nonsense'");
   refused("precision --size huge", "'huge'");
   refused("precision --contract bf16-chunk", "--inputs");
@@ -461,10 +463,37 @@ TEST_CASE("a precision study is resumed with the same bytes, and one question an
   write_file(cut, "{\"schema_version\":1}\n");
   refused("precision --study keys --resume " + cut, "cut.jsonl:1: field 'study' is missing");
 
+  // Without gnuplot: one line says so, and the tables are there. Pages can be made again from the points.
+  const Result plain = shell("PATH=/nonexistent; export PATH; '" GDN_PROGRAM "' precision --from " + whole + " -o " + (dir / "plain"));
+  CAPTURE(plain.err);
+  CHECK(plain.status == 0);
+  CHECK(plain.err == "gdn-cts: gnuplot is not installed: the page has its tables but no plots\n");
+  CHECK(contains(read_file((fs::path(dir / "plain") / "index.html").string()), "<table class=\"sortable\">"));
+
   const Result one = gdn_cts("precision --inputs T=64,K=16,io=bf16 --contract bf16-chunk --kernel cpu_chunk_bf16");
   CAPTURE(one.out, one.err);
   CHECK(one.status == 0);
   CHECK(contains(one.out, "T=64,K=16,V=16,io=bf16,gate=0.01,beta=0..1,keys=0.3,call=0,draws=4,seed=1"));
   CHECK(contains(one.out, "\nbf16-chunk "));
   CHECK(contains(one.out, "\ncpu_chunk_bf16 "));
+}
+
+TEST_CASE("records of several runs: an index, and two kernels side by side") {
+  const Directory dir;
+  const std::string cases = " --level smoke --family alternation --json ";
+  REQUIRE(gdn_cts("verify --kernel cpu_chunk_fp32" + cases + (dir / "a.jsonl")).status == 0);
+  REQUIRE(gdn_cts("verify --kernel cpu_recurrent_fp32" + cases + (dir / "b.jsonl")).status == 0);
+  const Result both = gdn_cts("compare " + (dir / "a.jsonl") + " " + (dir / "b.jsonl") + " -o " + (dir / "compared"));
+  CAPTURE(both.out, both.err);
+  CHECK(both.status == 0);
+  CHECK(contains(both.out, "first   cpu_chunk_fp32 "));
+  CHECK(contains(both.out, "\nalternation "));
+  CHECK(contains(read_file((fs::path(dir / "compared") / "index.html").string()), "cpu_chunk_fp32 and cpu_recurrent_fp32"));
+  const Result index = gdn_cts("report --history " + (dir / "a.jsonl") + " " + (dir / "b.jsonl") + " " + (dir / "a.jsonl") + " -o " + (dir / "runs"));
+  CAPTURE(index.out, index.err);
+  CHECK(index.status == 0);
+  const std::string page = read_file((fs::path(dir / "runs") / "index.html").string());
+  CHECK(contains(page, "first run"));
+  CHECK(contains(page, "unchanged: "));
+  for (const char* run : {"run1", "run2", "run3"}) CHECK(contains(read_file((fs::path(dir / "runs") / run / "index.html").string()), "Where the error lies"));
 }

@@ -7,6 +7,7 @@
 #include "reference/parallel.h"
 #include "reference/rng.h"
 #include "reports/file.h"
+#include "reports/plot.h"
 #include "suites/precision.h"
 #include "suites/self/catch.h"
 #include "suites/simulated.h"
@@ -20,11 +21,11 @@ namespace {
 const std::vector<PrecisionStudySpec>& tiny() {
   static const std::vector<PrecisionStudySpec> all = [] {
     std::vector<PrecisionStudySpec> t(2);
-    t[0].view = {"tiny", "", "T", "contract", {}};
+    t[0].view = {"tiny", "Tiny?", "T", {"contract", "point", "format"}, {}};
     t[0].fixed = {{"K", "16"}, {"draws", "2"}};
     t[0].axes = {{"contract", {"fp32-chunk;solve=block_inverse", "bf16-chunk"}, {}}, {"T", {"64", "100"}, {}}, {"point", {"none", "M", "S_carried"}, {}}, {"format", {"tf32", "bf16"}, {}}};
     t[0].measured = true;
-    t[1].view = {"cheapest", "", "bits", "T", {}};
+    t[1].view = {"cheapest", "Cheapest?", "", {}, {}};
     t[1].fixed = {{"K", "16"}, {"draws", "2"}, {"contract", "fp32-chunk;solve=block_inverse;chunk=16"}};
     t[1].axes = {{"T", {"64"}, {}}, {"point", {"none", "*"}, {}}, {"format", {"tf32", "bf16", "fp16", "fp8_e4m3"}, {}}};
     t[1].search = true;
@@ -235,4 +236,34 @@ TEST_CASE("points survive JSON, and what is none is refused by file and line") {
     }
   }
   fs::remove(file);
+}
+
+TEST_CASE("the page holds findings, tables and, with gnuplot, plots; and needs nothing from anywhere") {
+  std::string lines;
+  const auto session = open_simulated(parse_contract("bf16-chunk"), parse_contract("bf16-chunk"));
+  std::vector<PrecisionPoint> points = run_tiny({}, lines, {session.get()});
+  points[0].axes["point"] = "<script>alert(1)</script>";
+  const fs::path dir = fs::temp_directory_path() / ("gdn_precision_page" + temporary_suffix());
+  const std::string missing = write_precision_pages(dir.string(), points, {tiny()[0].view, tiny()[1].view}, " --size ci");
+  CHECK(missing.empty() == reports::have_gnuplot());
+  const std::string html = read_file((dir / "index.html").string());
+  for (const char* part : {"Findings", "Tiny?", "Cheapest?", "Kernels measured", "gdn-cts precision --study tiny --size ci", "--inputs T=64,K=16", "class=\"sortable\"", "prefers-color-scheme:dark", "@media print"}) {
+    CAPTURE(part);
+    CHECK(html.find(part) != std::string::npos);
+  }
+  CHECK(html.find("<script>alert") == std::string::npos);
+  for (const char* network : {"http:", "https:", "src=", "@import", "url("}) CHECK(html.find(network) == std::string::npos);
+  CHECK(html.size() < 3000000);
+  CHECK(lines.size() > 0);
+  CHECK(read_precision_points((dir / "points.jsonl").string()).size() == points.size());
+  for (const char* f : {"tiny.csv", "tiny.json", "summary.md"}) CHECK(fs::exists(dir / f));
+  if (reports::have_gnuplot()) {
+    CHECK(fs::exists(dir / "tiny.svg"));
+    CHECK(html.find("role=\"img\" aria-labelledby=\"tiny.title tiny.desc\"") != std::string::npos);
+    CHECK(html.find("var(--s1)") != std::string::npos);
+    CHECK(html.find("rgb(") == std::string::npos);  // every colour is one of the page
+  } else {
+    CHECK(html.find("gnuplot is not installed") != std::string::npos);
+  }
+  fs::remove_all(dir);
 }

@@ -352,3 +352,83 @@ TEST_CASE("what changed since a baseline") {
   CHECK(text.find("unchanged: 0, new cases: 1\n") != std::string::npos);
   CHECK(changes_since(now, now) == "unchanged: 4, new cases: 0\n");
 }
+
+TEST_CASE("levels of error maps: the limit is the limit") {
+  CHECK(error_level_of(error_level(0)) == 0);
+  CHECK(error_level_of(error_level(1)) == kErrorLevelOfLimit);
+  CHECK(error_level_of(error_level(std::nextafter(1, 2))) == kErrorLevelOfLimit + 1);
+  CHECK(error_level_of(error_level(1e-300)) == 1);
+  CHECK(error_level_of(error_level(1e300)) == 61);
+  CHECK(error_level_of(error_level(std::nan(""))) == 61);
+  CHECK(error_level_of('.') == -1);
+  int before = 0;
+  for (double ratio = 1e-8; ratio < 1e5; ratio *= 1.1) {
+    const int level = error_level_of(error_level(ratio));
+    CHECK(level >= before);
+    CHECK((level > kErrorLevelOfLimit) == (ratio > 1));
+    before = level;
+  }
+}
+
+TEST_CASE("error maps survive JSON and show on the page") {
+  Record r = failed();
+  r.checks[0].maps = {{"o", "head", "token", 2, 130, 2, 4, std::string(".0") + error_level(0.5) + error_level(3) + "1111"}};
+  const Record back = parse_record(to_json_line(r));
+  CHECK(to_json_line(back) == to_json_line(r));
+  const Directory dir;
+  write_pages(dir.path.string(), {back, passed("typical", "a", 0.25)});
+  const std::string html = read_file(dir / "index.html");
+  CHECK(html.find("Where the error lies") != std::string::npos);
+  CHECK(html.find("o over head and token in chunk_boundary:prefill/n1_t65_h1_hv2_k64_v64/bf16/h0:1: beyond the limit in some cells") != std::string::npos);
+  CHECK(html.find("class=\"cross\"") != std::string::npos);
+  CHECK(html.find("The element nearest to its limit") != std::string::npos);
+  r.checks[0].maps[0].columns = 5;
+  CHECK(error_of(to_json_line(r)) == "field 'checks[].maps.levels' does not have rows x columns characters");
+}
+
+TEST_CASE("two kernels side by side") {
+  std::vector<Record> a{passed("typical", "a", 0.5), passed("typical", "b", 0.5), passed("keys", "c", 0.5), passed("keys", "d", 0.5)}, b = a;
+  for (Record& r : a) r.metrics["o_rms_ratio"] = r.kernel_seconds = 0.001;
+  for (Record& r : b) {
+    r.kernel = "other";
+    r.metrics["o_rms_ratio"] = 0.002;
+    r.kernel_seconds = 0.0005;
+  }
+  b[1].verdict = "FAILED";
+  b[2].golden_hash = "another";
+  b.pop_back();
+  b.push_back(passed("keys", "e", 0.5));
+  b.back().kernel = "other";
+  const Comparison c = compare(a, b);
+  REQUIRE(c.rows.size() == 2);
+  CHECK(c.only_a == 1);
+  CHECK(c.only_b == 1);
+  CHECK(c.other_golden == 1);
+  CHECK(c.rows[0].error == 2);
+  CHECK(std::isnan(c.rows[0].state_error));
+  CHECK(c.rows[0].seconds == 0.5);
+  const std::string table = comparison_table(c);
+  CAPTURE(table);
+  CHECK(table.find("typical:b:1: PASSED, FAILED") != std::string::npos);
+  CHECK(table.find("not compared: 1 cases of the first alone, 1 of the second alone, 1 with other goldens") != std::string::npos);
+  const Directory dir;
+  write_comparison(dir.path.string(), c, "gdn-cts compare a b");
+  CHECK(read_file(dir / "index.html").find("cpu_chunk_bf16 and other") != std::string::npos);
+  CHECK(read_file(dir / "comparison.csv").find("\"typical:b:1\",PASSED,FAILED") != std::string::npos);
+  b[0].kernel = "third";
+  CHECK_THROWS_AS(compare(a, b), std::runtime_error);
+  CHECK_THROWS_AS(compare({}, a), std::runtime_error);
+}
+
+TEST_CASE("an index of runs says what changed") {
+  std::vector<Record> first{passed("typical", "a", 0.5), passed("typical", "b", 0.5)}, second = first;
+  second[1].verdict = "FAILED";
+  const Directory dir;
+  write_run_index(dir.path.string(), {{"monday<", "run1/index.html", first}, {"tuesday", "run2/index.html", second}}, "gdn-cts report --history");
+  const std::string html = read_file(dir / "index.html");
+  CHECK(html.find("monday&lt;") != std::string::npos);
+  CHECK(html.find("first run") != std::string::npos);
+  CHECK(html.find("newly failing or no longer run: 1") != std::string::npos);
+  CHECK(html.find("typical:b:1: FAILED was PASSED") != std::string::npos);
+  CHECK(html.find("href=\"run2/index.html\"") != std::string::npos);
+}

@@ -101,7 +101,7 @@ struct PrecisionCommand final : Command {
     if (!output.empty()) make_folder("-o", output);
     if (!from.empty()) {
       std::vector<PrecisionPoint> points;
-      std::string command = "gdn-cts precision";
+      std::string command;
       try {
         for (const std::string& f : from) {
           for (PrecisionPoint& p : read_precision_points(f))
@@ -153,7 +153,7 @@ struct PrecisionCommand final : Command {
       o.progress = [&](double share, const std::string& what) { progress.at(0, 1, what, share); };
       points = run_precision(o);
     }
-    std::string command = "gdn-cts precision --size " + size + fmt::format(" --seed {}", seed);
+    std::string command = " --size " + size + fmt::format(" --seed {}", seed);
     for (const std::string& s : studies) command += " --study " + s;
     for (const auto& s : sessions) command += " " + s->info().how;
     finish(points, command);
@@ -177,6 +177,7 @@ struct PrecisionCommand final : Command {
     print(fmt::format("size {}: {} points on {} sets of inputs, about {:.1f} minutes on two processors\n", size, all.points, all.groups, all.seconds / 120));
   }
 
+  // command: the options behind `gdn-cts precision`.
   void finish(const std::vector<PrecisionPoint>& points, const std::string& command) const {
     const reports::Answers a = reports::answers(points);
     for (const reports::AnswerTable& t : a.tables) {
@@ -192,15 +193,12 @@ struct PrecisionCommand final : Command {
     for (const reports::Answer& f : a.findings) print("- " + reports::printable(f.text) + "\n");
     if (output.empty()) return;
     try {
-      const std::filesystem::path base = output;
-      std::string lines;
-      for (const PrecisionPoint& p : points) lines += to_json_line(p) + "\n";
-      write_file((base / "points.jsonl").string(), lines);
-      write_file((base / "summary.md").string(), precision_markdown(points, command));
+      const std::string missing = write_precision_pages(output, points, precision_views(), command);
+      if (!missing.empty()) note(missing);
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());
     }
-    print(fmt::format("\n{} points: {}\n", points.size(), (std::filesystem::path(output) / "points.jsonl").string()));
+    print(fmt::format("\n{} points; page: {}\n", points.size(), (std::filesystem::path(output) / "index.html").string()));
   }
 };
 

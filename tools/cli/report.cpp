@@ -14,6 +14,7 @@ namespace {
 struct ReportCommand final : Command {
   std::vector<std::string> files;
   std::string directory, junit;
+  bool history = false;
 
   std::string name() const override { return "report"; }
   std::string summary() const override { return "pages, JUnit XML and a Markdown summary from records"; }
@@ -21,6 +22,7 @@ struct ReportCommand final : Command {
   void options(Options& o) override {
     o.arguments("records", files, "RECORDS.jsonl...: files that `gdn-cts verify --json` or `--report` wrote, or folders of `--submission`, which are checked");
     o.option("-o,--output", directory, "DIR", "folder for index.html, records.jsonl and summary.md");
+    o.flag("--history", history, "the files or folders are runs in order of time: an index of them with what changed, and a page for each");
     o.option("--junit", junit, "FILE", "JUnit XML as well");
     o.footer("Exit status: 1 when a case did not pass, else 0. What a gate demands beyond its cases, `verify` says.");
   }
@@ -36,13 +38,17 @@ struct ReportCommand final : Command {
     }
   }
   int run() override {
+    if (history && directory.empty()) throw Usage("--history needs -o");
     std::vector<Record> records;
+    std::vector<RunOfRecords> runs;
     try {
       for (const std::string& f : files) {
         std::error_code code;
         const bool folder = std::filesystem::is_directory(f, code);
         if (folder) print_submission(f);
-        for (Record& r : folder ? read_submission(f).records : read_records(f)) records.push_back(std::move(r));
+        RunOfRecords run{f, fmt::format("run{}/index.html", runs.size() + 1), folder ? read_submission(f).records : read_records(f)};
+        records.insert(records.end(), run.records.begin(), run.records.end());
+        if (!run.records.empty()) runs.push_back(std::move(run));
       }
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());
@@ -50,7 +56,13 @@ struct ReportCommand final : Command {
     if (records.empty()) throw Usage("no records in the files given");
     try {
       if (!junit.empty()) write_junit(junit, records);
-      if (!directory.empty()) write_pages(directory, records);
+      if (!directory.empty() && !history) write_pages(directory, records);
+      if (history) {
+        std::string command = "gdn-cts report --history";
+        for (const std::string& f : files) command += " " + shell_quote(f);
+        for (std::size_t i = 0; i < runs.size(); ++i) write_pages((std::filesystem::path(directory) / fmt::format("run{}", i + 1)).string(), runs[i].records);
+        write_run_index(directory, runs, command);
+      }
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());
     }
