@@ -16,11 +16,11 @@ namespace {
 
 using namespace reports;
 
-// --s1 ... --s7: colours of series, told apart by people who do not see red or green (after Okabe and Ito, darker or lighter for the ground).
+// --s1 ... --s8: colours of series, told apart by people who do not see red or green (after Okabe and Ito, darker or lighter for the ground).
 constexpr const char* kColours = R"css(
-:root{color-scheme:light dark;--bg:#fbfbf9;--fg:#1b1c1e;--dim:#5d6168;--line:#dcdcd6;--card:#fff;--pass:#1a7f4b;--fail:#b3261e;--warn:#8a5a00;--passbg:#e3f3ea;--failbg:#fbe4e2;--warnbg:#fbf0d9;--code:#f3f3ef;--dot:#2a6fb0;--band:#f1f1ec;--s1:#0072b2;--s2:#d55e00;--s3:#00855f;--s4:#a6447f;--s5:#9a6a00;--s6:#2b8cc4;--s7:#55585c}
-@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e3;--dim:#a0a4ab;--line:#33373d;--card:#1d2024;--pass:#66cf98;--fail:#ff8f86;--warn:#e8b95a;--passbg:#173526;--failbg:#43201e;--warnbg:#3b2f15;--code:#24282d;--dot:#7bb6ee;--band:#1b1e22;--s1:#62b0ea;--s2:#ff8f4d;--s3:#3fd0a0;--s4:#e79cc6;--s5:#e6b43c;--s6:#a5dbff;--s7:#c3c6ca}}
-@media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--dim:#444;--line:#ccc;--card:#fff;--band:#f4f4f4;--code:#f6f6f6;--s1:#0072b2;--s2:#d55e00;--s3:#00855f;--s4:#a6447f;--s5:#9a6a00;--s6:#2b8cc4;--s7:#55585c}}
+:root{color-scheme:light dark;--bg:#fbfbf9;--fg:#1b1c1e;--dim:#5d6168;--line:#dcdcd6;--card:#fff;--pass:#1a7f4b;--fail:#b3261e;--warn:#8a5a00;--passbg:#e3f3ea;--failbg:#fbe4e2;--warnbg:#fbf0d9;--code:#f3f3ef;--dot:#2a6fb0;--band:#f1f1ec;--s1:#0072b2;--s2:#d55e00;--s3:#00855f;--s4:#a6447f;--s5:#9a6a00;--s6:#2b8cc4;--s7:#7d8085;--s8:#1b1c1e}
+@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e3;--dim:#a0a4ab;--line:#33373d;--card:#1d2024;--pass:#66cf98;--fail:#ff8f86;--warn:#e8b95a;--passbg:#173526;--failbg:#43201e;--warnbg:#3b2f15;--code:#24282d;--dot:#7bb6ee;--band:#1b1e22;--s1:#62b0ea;--s2:#ff8f4d;--s3:#3fd0a0;--s4:#e79cc6;--s5:#e6b43c;--s6:#a5dbff;--s7:#9aa0a6;--s8:#f2f2f0}}
+@media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--dim:#444;--line:#ccc;--card:#fff;--band:#f4f4f4;--code:#f6f6f6;--s1:#0072b2;--s2:#d55e00;--s3:#00855f;--s4:#a6447f;--s5:#9a6a00;--s6:#2b8cc4;--s7:#7d8085;--s8:#1b1c1e}}
 )css";
 
 constexpr const char* kStyle = R"css(
@@ -48,8 +48,8 @@ dl.block dd{font:.82rem/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-sp
 thead th:first-child,tbody th{position:sticky;left:0;background:var(--card)}thead th:first-child{background:var(--band)}
 svg{display:block;min-width:42rem;width:100%;height:auto}svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .grid{stroke:var(--line)}svg .limit{stroke:var(--fail);stroke-width:1.5;stroke-dasharray:5 3}
 figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:.3rem;padding:.4rem;break-inside:avoid}figcaption{color:var(--dim);font-size:.85rem;padding:.2rem .3rem}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:.8rem;margin:.8rem 0}figure svg{min-width:0;max-width:44rem}figure svg text{font-size:13px}
-caption{text-align:left;padding:.3rem .6rem;color:var(--dim)}ul.findings li{margin:.25rem 0;max-width:60rem}details.all .scroll{max-height:40rem;overflow:auto;margin:.4rem 0}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:.8rem;margin:.8rem 0}figure svg{min-width:0;max-width:44rem}figure.plot svg text{font:inherit}
+caption{text-align:left;padding:.3rem .6rem;color:var(--dim)}ul.findings li{margin:.25rem 0;max-width:60rem;overflow-wrap:anywhere}.plots+h3{margin-top:1.6rem}details.all .scroll{max-height:40rem;overflow:auto;margin:.4rem 0}
 @media print{main{max-width:none;padding:0}.scroll{overflow:visible;max-height:none}details:not([open]){display:none}table{font-size:.7rem}a{color:inherit;text-decoration:none}}
 svg .cell{fill:var(--s1)}svg .over{fill:var(--s2)}svg .cross{stroke:var(--bg);stroke-width:1.3;fill:none}svg .frame{fill:none;stroke:var(--line)}
 svg .band{fill:var(--band)}svg .ok{fill:var(--dot);fill-opacity:.75}svg .bad{stroke:var(--fail);stroke-width:2.2;fill:none}

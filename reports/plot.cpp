@@ -17,11 +17,11 @@
 namespace gdn::reports {
 namespace {
 
-constexpr int kSeries = 7;                         // colours of the page (html.cpp: --s1 ...)
+constexpr int kSeries = 8;                         // colours of the page (html.cpp: --s1 ...)
 // Filled marks that differ in form, and dashes.
-constexpr int kMarks[kSeries] = {7, 5, 9, 11, 13, 15, 2};
-constexpr int kOpenMarks[kSeries] = {6, 4, 8, 10, 12, 14, 1};
-constexpr const char* kDashes[kSeries] = {"1", "(12,4)", "(3,4)", "(12,4,3,4)", "(20,4)", "(8,3,2,3,2,3)", "(6,2)"};
+constexpr int kMarks[kSeries] = {7, 5, 9, 11, 13, 15, 2, 3};
+constexpr int kOpenMarks[kSeries] = {6, 4, 8, 10, 12, 14, 1, 2};
+constexpr const char* kDashes[kSeries] = {"1", "(12,4)", "(3,4)", "(12,4,3,4)", "(20,4)", "(8,3,2,3,2,3)", "(6,2)", "(16,3,3,3)"};
 
 std::string output_of(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
@@ -65,9 +65,11 @@ std::string script(const Plot& p) {
   std::size_t longest = 0;
   for (const PlotSeries& s : p.series) longest = std::max(longest, s.name.size());
   constexpr double kWidth = 480;
-  const int columns = std::max(1, static_cast<int>(kWidth / (7.2 * static_cast<double>(longest) + 55)));
+  const int columns = std::clamp(static_cast<int>(kWidth / (6.1 * static_cast<double>(longest) + 48)), 1, 4);
   const int key_rows = (static_cast<int>(p.series.size()) + columns - 1) / columns;
-  const double height = (p.dots ? 90 + 17 * static_cast<double>(n) : 300) + 17 * key_rows;
+  const bool rotated = !p.dots && (n > 8 || std::any_of(p.categories.begin(), p.categories.end(), [](const std::string& c) { return c.size() > 8; }));
+  const double below = 3.1 + (rotated ? 1.5 : 0) + 1.15 * key_rows;   // lines of text under the plot: tics, label, key
+  const double height = (p.dots ? 25 + 17 * static_cast<double>(n) : 235) + 15 * below;
   double low = 1e300, high = -1e300;
   for (const PlotSeries& s : p.series)
     for (const PlotPoint& x : s.points) {
@@ -78,28 +80,31 @@ std::string script(const Plot& p) {
   const double pad = std::max(0.5, 0.05 * (high - low));
   std::string s = fmt::format("set terminal svg noenhanced size {:.0f},{:.0f} dynamic font 'sans-serif,13' rounded\nset encoding utf8\n", kWidth, height);
   s += "set border 3 linecolor rgb '#010203'\nset tics nomirror out textcolor rgb '#010203'\nset grid linecolor rgb '#040506' linetype 1 linewidth 0.6\n";
-  s += fmt::format("set key below left Left reverse maxcols {} maxrows {} samplen 3 spacing 1.1 textcolor rgb '#010203'\n", columns, key_rows);
+  s += fmt::format("set key at screen 0.01,screen 0.012 left bottom vertical Left reverse maxrows {} samplen 2.5 spacing 1.05 font ',11' textcolor rgb '#010203'\nset bmargin {:.2f}\n", key_rows, below);
   std::string tics;
   for (std::size_t i = 0; i < n; ++i) tics += (i ? ", " : "") + quoted(p.categories[i]) + fmt::format(" {}", i);
   const char *category = p.dots ? "y" : "x", *value = p.dots ? "x" : "y";
-  s += fmt::format("set {}tics ({}){}\n", category, tics, !p.dots && (n > 8 || std::any_of(p.categories.begin(), p.categories.end(), [](const std::string& c) { return c.size() > 8; })) ? " rotate by 40 right" : "");
+  s += fmt::format("set {}tics ({}){}\n", category, tics, rotated ? " rotate by 40 right" : "");
   s += fmt::format("set {}range [{}] noextend\n", category, p.dots ? fmt::format("{}:-0.7", static_cast<double>(n) - 0.3) : fmt::format("-0.3:{}", static_cast<double>(n) - 0.7));
   s += fmt::format("set {}range [{:.6g}:{:.6g}] noextend\n", value, low - pad, high + pad);
   s += fmt::format("set {}label {} textcolor rgb '#010203'\nset {}label {} textcolor rgb '#010203'\n", category, quoted(p.category_label), value, quoted(p.value_label));
   std::string plots;
   for (std::size_t i = 0; i < p.series.size(); ++i) {
     const PlotSeries& x = p.series[i];
-    const std::size_t k = i % kSeries;
+    const auto model = std::find_if(p.series.begin(), p.series.end(), [&](const PlotSeries& other) { return !x.like.empty() && other.name == x.like; });
+    const std::size_t colour = (model == p.series.end() ? i : static_cast<std::size_t>(model - p.series.begin())) % kSeries, mark = (i + i / kSeries) % kSeries;
+    // Side by side where values are equal.
+    const double aside = (static_cast<double>(i) - 0.5 * static_cast<double>(p.series.size() - 1)) * std::min(p.dots ? 0.14 : 0.05, 0.4 / static_cast<double>(p.series.size()));
     s += fmt::format("$d{} << END\n", i);
     double before = -1;
     for (const PlotPoint& q : x.points) {
       if (before >= 0 && q.at > before + 1 && !p.dots) s += "\n";   // what lies between is missing: no line across
       before = q.at;
-      s += p.dots ? fmt::format("{:.6g} {} {:.6g} {:.6g}\n", q.value, q.at, q.low, q.high) : fmt::format("{} {:.6g} {:.6g} {:.6g}\n", q.at, q.value, q.low, q.high);
+      s += p.dots ? fmt::format("{:.6g} {:.4g} {:.6g} {:.6g}\n", q.value, q.at + aside, q.low, q.high) : fmt::format("{:.4g} {:.6g} {:.6g} {:.6g}\n", q.at + aside, q.value, q.low, q.high);
     }
     s += "END\n";
     plots += fmt::format("{}$d{} using 1:2:3:4 with {} linecolor rgb '#a0000{}' linewidth {} dashtype {} pointtype {} pointsize 0.75 title {}", i ? ", \\\n  " : "plot ", i,
-                         p.dots ? "xerrorbars" : "yerrorlines", k + 1, x.measured ? 1.2 : 1.6, x.measured ? "(5,5)" : kDashes[k], x.measured ? kOpenMarks[k] : kMarks[k], quoted(x.name));
+                         p.dots ? "xerrorbars" : "yerrorlines", colour + 1, x.measured ? 1.2 : 1.6, x.measured ? "(5,5)" : kDashes[mark], x.measured ? kOpenMarks[mark] : kMarks[mark], quoted(x.name));
   }
   return s + (plots.empty() ? "plot 0 notitle" : plots) + "\n";
 }

@@ -8,7 +8,8 @@ namespace gdn::reports {
 struct PlotPoint { double at = 0, value = 0, low = 0, high = 0; };   // at: index of the category; low and high: range over draws
 struct PlotSeries {
   std::string name;
-  bool measured = false;                           // drawn with open marks and a dashed line
+  bool measured = false;                           // drawn with open marks and a dashed line,
+  std::string like;                                // in the colour of the series of this name, where there is one
   std::vector<PlotPoint> points;                   // ascending in `at`
 };
 struct Plot {

@@ -115,8 +115,11 @@ class Page {
     tile(short_number(truth), "greatest radius of the truth, relative");
     s += "</div>\n";
     if (!have_gnuplot()) s += "<p class=\"warn\">No plots: gnuplot is not installed. The tables hold all numbers.</p>\n";
+    // The first finding of every study here, the others with their study.
     s += "<h2 id=\"findings\">Findings</h2>\n<ul class=\"findings\">\n";
-    for (const Answer& f : all.findings) s += "<li>" + esc(f.text) + (f.study.empty() ? "" : fmt::format(" <a href=\"#{0}\">{0}</a>", esc(f.study))) + "</li>\n";
+    std::set<std::string> told;
+    for (const Answer& f : all.findings)
+      if (f.study.empty() || told.insert(f.study).second) s += "<li>" + esc(f.text) + (f.study.empty() ? "" : fmt::format(" <a href=\"#{0}\">{0}</a>", esc(f.study))) + "</li>\n";
     s += "</ul>\n<h2>Questions</h2>\n<ul>\n";
     for (const PrecisionStudy& v : studies_)
       if (has(v.name)) s += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", esc(v.name), esc(v.question));
@@ -150,12 +153,16 @@ class Page {
     std::string s = fmt::format("<h2 id=\"{}\">{}</h2>\n", esc(v.name), esc(v.question));
     const bool narrowed = options_.find("--study") != std::string::npos || options_.find("--from") != std::string::npos;
     s += "<pre>" + esc("gdn-cts precision" + (narrowed ? "" : " --study " + v.name) + options_) + "</pre>\n";
+    std::string said;
+    for (const Answer& f : all.findings)
+      if (f.study == v.name) said += "<li>" + esc(f.text) + "</li>\n";
+    if (!said.empty()) s += "<ul class=\"findings\">\n" + said + "</ul>\n";
     const std::vector<Panel> list = v.x.empty() ? std::vector<Panel>() : panels(v);
     if (!list.empty()) s += "<div class=\"plots\">\n";
     for (const Panel& p : list) {
       const std::string svg = plot_svg(p.plot);
       write_numbers(p);
-      s += fmt::format("<figure id=\"{}\">", esc(p.id)) + svg + "<figcaption>" + esc(p.caption) + " ";
+      s += fmt::format("<figure class=\"plot\" id=\"{}\">", esc(p.id)) + svg + "<figcaption>" + esc(p.caption) + " ";
       if (!svg.empty()) {
         write_file((base_ / (p.id + ".svg")).string(), plot_file(svg));
         s += fmt::format("<a href=\"{}.svg\">SVG</a> ", esc(p.id));
@@ -232,11 +239,11 @@ class Page {
     else if (std::all_of(plot.categories.begin(), plot.categories.end(), [](const std::string& c) { return c.find_first_not_of("0123456789.e-") == std::string::npos && c.find("..") == std::string::npos; }))
       std::stable_sort(plot.categories.begin(), plot.categories.end(), [](const std::string& a, const std::string& b) { return std::strtod(a.c_str(), nullptr) < std::strtod(b.c_str(), nullptr); });
     std::size_t left_out = 0;
-    const auto put = [&](const std::string& name, bool measured, const std::string& x, const Bits& b) {
+    const auto put = [&](const std::string& name, const std::string& like, const std::string& x, const Bits& b) {
       const auto at = std::find(plot.categories.begin(), plot.categories.end(), x);
       if (at == plot.categories.end()) return;
       auto series = std::find_if(plot.series.begin(), plot.series.end(), [&](const PlotSeries& s) { return s.name == name; });
-      if (series == plot.series.end()) series = plot.series.insert(plot.series.end(), PlotSeries{name, measured, {}});
+      if (series == plot.series.end()) series = plot.series.insert(plot.series.end(), PlotSeries{name, !like.empty(), like, {}});
       if (!std::isfinite(b.mean) || !std::isfinite(b.low) || !std::isfinite(b.high) || b.mean < 0) {
         ++left_out;
         return;
@@ -260,13 +267,13 @@ class Page {
           b.high = std::max(b.high, gain);
         }
         b.mean = std::max(0.0, b.mean);
-        put(name, false, x, b);
+        put(name, "", x, b);
       } else if (company) {
-        put("measured error", false, x, range_of(p->o_rms, {}));
-        put("sigma", false, x, range_of(p->o_sigma, {}));
-        put("bound", false, x, range_of(p->o_bound, {}));
+        put("measured error", "", x, range_of(p->o_rms, {}));
+        put("sigma", "", x, range_of(p->o_sigma, {}));
+        put("bound", "", x, range_of(p->o_bound, {}));
       } else {
-        put(name, !p->kernel.empty(), x, range_of(p->o_rms, p->ht_rms));
+        put(name, p->kernel.empty() ? "" : p->contract, x, range_of(p->o_rms, p->ht_rms));
       }
     }
     for (PlotSeries& s : plot.series) {
@@ -275,7 +282,7 @@ class Page {
       const PlotPoint &first = s.points.front(), &last = s.points.back();
       plot.description += fmt::format("{}: {:.1f} bits at {}, {:.1f} at {}. ", s.name, first.value, plot.categories[static_cast<std::size_t>(first.at)], last.value, plot.categories[static_cast<std::size_t>(last.at)]);
     }
-    panel.caption = (panel.caption.empty() ? "" : panel.caption + ". ") + plot.value_label + " over " + plot.category_label + (plot.dots ? "" : "; bars: range over draws") + ".";
+    panel.caption = (panel.caption.empty() ? "" : panel.caption + ". ") + (plot.dots ? "" : "Over " + plot.category_label + ". ") + "Bars: range over draws.";
     if (left_out) panel.caption += fmt::format(" {} below 0 bits or not finite: see the table.", left_out);
   }
 
