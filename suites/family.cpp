@@ -32,11 +32,11 @@ const std::map<std::string, std::vector<Problem>>& smoke() {
   return all;
 }
 
-std::vector<Problem> problems_of(const Family& f, Level level) {
+std::vector<Problem> problems_of(const Family& f, Level level, std::uint64_t seed) {
   if (const auto chosen = smoke().find(f.name()); level == Level::smoke && chosen != smoke().end()) return chosen->second;
   std::vector<Problem> all;
   for (int l = 0; l <= static_cast<int>(level); ++l)
-    for (Problem& p : f.problems(static_cast<Level>(l)))
+    for (Problem& p : f.drawn(static_cast<Level>(l), seed))
       if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(std::move(p));
   return all;
 }
@@ -73,7 +73,7 @@ std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<
   std::vector<CaseId> ids;
   for (const Family* f : registry()) {
     if (!only.empty() && std::find(only.begin(), only.end(), f->name()) == only.end()) continue;
-    for (Problem& p : problems_of(*f, level)) ids.push_back({f->name(), std::move(p), seed});
+    for (Problem& p : problems_of(*f, level, seed)) ids.push_back({f->name(), std::move(p), seed});
   }
   return ids;
 }

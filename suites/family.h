@@ -26,6 +26,8 @@ class Family {
   virtual bool always() const { return false; }    // every level runs all its problems
   // Of level smoke: small problems among which the cases of the level are chosen (cases_of).
   virtual std::vector<Problem> problems(Level level) const = 0;
+  // Of families that draw their problems anew for every seed; problems() are those of seed 1.
+  virtual std::vector<Problem> drawn(Level level, std::uint64_t) const { return problems(level); }
   // Deterministic in (problem, seed). Any problem that parses may be given, not only those of problems().
   virtual Case make(const Problem& p, std::uint64_t seed) const = 0;
 };
