@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "reference/rng.h"
 #include "reference/stages.h"
 
 namespace gdn {
@@ -179,9 +180,9 @@ bool power_of_two(double x) {
   return x > 0 && std::frexp(x, &e) == 0.5;
 }
 
-// t times 2^m; every element must be exact in its dtype.
-void multiply_exactly(Tensor& t, double factor, const char* name, const char* why) {
-  for (std::int64_t i = 0; i < t.size(); ++i) {
+// Elements first..last-1 of t times 2^m; every one must be exact in its dtype.
+void multiply_exactly(Tensor& t, std::int64_t first, std::int64_t last, double factor, const char* name, const char* why) {
+  for (std::int64_t i = first; i < last; ++i) {
     const double x = t.at(i), y = x * factor;
     if (std::isnan(x)) continue;
     t.set(i, y);
@@ -202,7 +203,7 @@ double scale_to_kernel(const Convention& c, const Run& run, Tensor* q) {
     cannot(std::string(why) + ": scale " + number(p.effective_scale()) + " cannot be put into q exactly, its ratio to " + number(kernel) +
            " is not a power of two");
   if (c.l2norm == L2Norm::in_kernel) cannot(std::string(why) + ": a kernel that normalises q itself cannot be given a scale in q");
-  if (q) multiply_exactly(*q, factor, "q", why);
+  if (q) multiply_exactly(*q, 0, q->size(), factor, "q", why);
   return kernel;
 }
 
@@ -215,14 +216,22 @@ double squared_length(const Tensor& t, std::int64_t row) {
 // Its own normalised image: length 1 (to fp32 rounding) or 0. NaN is nobody's row.
 bool unit_row(double squared) { return !(squared != 0 && std::fabs(squared - 1) > 0x1p-24); }
 
+// Rows get lengths that differ by token, head and tensor, so that a kernel that multiplies by one number in place of normalising shows; powers
+// of two, and so great that an epsilon of 1e-6 beside the squared length rounds away even in double, where the dtype has the range.
 void normalised_rows(Tensor& t, const char* name) {
-  for (std::int64_t r = 0; r < t.size() / t.shape.back(); ++r) {
+  const std::int64_t width = t.shape.back();
+  for (std::int64_t r = 0; r < t.size() / width; ++r) {
     const double sum = squared_length(t, r);
     if (!unit_row(sum))
       cannot("l2norm=in_kernel: row " + std::to_string(r) + " of " + name + " has squared length " + number(sum) +
              ", and the truth is that of the given " + name);
+    double peak = 0;
+    for (std::int64_t i = r * width; i < (r + 1) * width; ++i) peak = std::max(peak, std::fabs(t.at(i)));
+    if (!(peak > 0)) continue;
+    const int drawn = static_cast<int>(philox(0, hash_name(name), static_cast<std::uint64_t>(r)) % 4);
+    const int exponent = t.dtype == DType::f16 ? 14 - std::ilogb(peak) - drawn : 18 + drawn;
+    multiply_exactly(t, r * width, (r + 1) * width, std::ldexp(1.0, exponent), name, "l2norm=in_kernel");
   }
-  multiply_exactly(t, 4096, name, "l2norm=in_kernel");
 }
 
 Tensor state_to_kernel(const Convention& c, const Problem& p, Tensor t) {
@@ -281,6 +290,18 @@ bool has_unit_rows(const Run& run) {
       for (std::int64_t r = 0; r < t->second.size() / t->second.shape.back(); ++r)
         if (!unit_row(squared_length(t->second, r))) return false;
   return true;
+}
+
+bool takes_scale(const Convention& c, const Run& run) {
+  const auto q = run.inputs.find("q");
+  if (c.scale == ScaleHandling::argument || run.problem.operation == Operation::stages || q == run.inputs.end()) return true;
+  try {
+    Tensor scaled = q->second;
+    scale_to_kernel(c, run, &scaled);
+    return true;
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
 }
 
 double kernel_scale(const Convention& c, const Run& run) {

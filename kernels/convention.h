@@ -44,6 +44,8 @@ std::string describe_conventions();                  // every axis and value, fo
 TensorSet to_kernel(const Convention& c, const Run& run);
 // Whether every row of q and k has length 1 (to fp32 rounding) or 0, so that a kernel that normalises them leaves them as they are.
 bool has_unit_rows(const Run& run);
+// Whether q of the run can take, exactly in its dtype, what of the scale the kernel does not apply.
+bool takes_scale(const Convention& c, const Run& run);
 // What the kernel is told: the scale it has to apply (1 when folded), and its number of key heads.
 double kernel_scale(const Convention& c, const Run& run);
 std::int64_t kernel_heads(const Convention& c, const Problem& p);

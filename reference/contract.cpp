@@ -260,6 +260,12 @@ std::string to_string(const Contract& c) {
   return text;
 }
 
+std::vector<std::pair<std::string, std::vector<std::string>>> contract_keys() {
+  const auto list = [](const auto& names) { return std::vector<std::string>(std::begin(names), std::end(names)); };
+  return {{"form", list(kForms)}, {"accumulator", list(kAccumulators)}, {"solve", list(kSolves)}, {"vectors", list(kVectors)},
+          {"cadence", list(kCadences)}, {"gate_sum", list(kGateSums)}, {"fma", list(kFlags)}};
+}
+
 std::string explain(const Contract& c) {
   std::string text = to_string(c) + "\n";
   char line[200];
@@ -267,6 +273,11 @@ std::string explain(const Contract& c) {
     std::string shown = value;
     if (std::string_view(key) == "g_min" && c.g_min == 0) shown = "any gate, -inf included";
     if (std::string_view(key) == "u_exp" && c.u_exp == 0) shown = "2 ulp of " + to_string(arithmetic(c));
+    for (const auto& [name, words] : contract_keys())
+      if (name == key) {
+        shown.resize(std::max<std::size_t>(shown.size(), 14), ' ');
+        for (const std::string& w : words) shown += (&w == &words.front() ? " of " : ", ") + w;
+      }
     std::snprintf(line, sizeof line, "  %-12s %s\n", key, shown.c_str());
     text += line;
   }

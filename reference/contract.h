@@ -68,6 +68,8 @@ std::vector<std::string> contract_presets();
 Contract parse_contract(std::string_view text);
 std::string to_string(const Contract& c);          // canonical: preset and the keys that differ from it
 std::string explain(const Contract& c);            // every option and point, one a line
+// Keys that take one of some words, beside the points, with the words.
+std::vector<std::pair<std::string, std::vector<std::string>>> contract_keys();
 
 // The contract as it applies to a problem: `out` narrowed to the io dtype and `ht` to the state dtype, unless they
 // are at least as narrow already. Of a stage: chunkwise in the problem's chunks, with W and U. Bounds, sigma and simulation of a problem take the narrowed contract.

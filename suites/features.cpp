@@ -27,6 +27,7 @@ std::set<std::string> features(const Problem& p) {
   const std::int64_t chunk = stages ? p.chunk : 64;
   if (stages) f.insert(std::string("stage ") + name(p.stage));
   if (p.initial_state) f.insert("h0");
+  if (!p.initial_state && p.operation == Operation::prefill) f.insert(p.sequences() > 1 ? "several sequences without h0" : "no h0");
   if (p.final_state && (!stages || p.stage == Stage::chunk_states)) f.insert("final state");
   if (p.value_heads > p.heads) f.insert(p.heads > 1 ? "grouped heads" : "one key head for several value heads");
   if (!p.cuts().empty()) f.insert("several calls");
@@ -72,6 +73,7 @@ std::string exemption(const Case& c, const KernelInfo& k) {
   for (const Run& run : c.runs)
     if (std::string why = exemption(run.problem, k); !why.empty()) return why;
     else if (k.convention.l2norm == L2Norm::in_kernel && !has_unit_rows(run)) return "the kernel normalises keys, and some of this case are of another length";
+    else if (!takes_scale(k.convention, run)) return "the kernel's convention has scale in q, and some of these queries cannot take it exactly in their dtype";
     else if (run.refuse && !k.capabilities.refuses_growth) return "gates above 0 are not for kernels that do not declare refuses_growth";
   return {};
 }

@@ -358,6 +358,12 @@ constexpr Fault kTable[] = {
     {"half_precision_state_leaks", "state-leaks-into-next-sequence", RC, 0, "with fp16 inputs a sequence starts from the final state of the one before", "resets left out of one instance of a template"},
     {"short_gate_sequence_offset", "sequence-gates-cross", RC, 0, "gates in 16 bits are looked up at half the offset of their sequence", "offsets counted in bytes of another dtype"},
     {"sequence_number_in_6_bits", "sequence-state-mixed", RC, 64, "with several value heads and 64 key channels or more, initial states are found by the sequence number modulo 64", "packed work descriptors with short fields"},
+    {"half_precision_value_tile_repeated", "value-channels-dropped", RC, 64, "with fp16 inputs and one sequence, value channels past the first 64 repeat the ones before", "one instance of a template that lacks the second tile"},
+    {"many_wide_sequences_share_gates", "sequence-gates-cross", RC, 8, "with 96 key channels and more, sequences past the eighth take the gates of the first tokens of all", "tables of a fixed size on the path for wide keys"},
+    {"raw_bias_of_key_head_when_packed", "head-map-wrong", RC, 64, "with several sequences and 64 key channels and more, dt_bias is taken by key head", "public reports of per-head tensors indexed by the wrong head"},
+    {"short_pool_stride_of_wide_keys", "state-stride-wrong", R, 128, "with 128 key channels and more, slots of a 16-bit pool lie as far apart as those of one in fp32 would", "public reports of pool strides in the wrong dtype"},
+    {"half_precision_snapshots", "state-narrowed", R, 64, "with fp16 inputs and 64 key channels and more, snapshots are rounded to fp16 although declared fp32", "public caches that keep the state in the model dtype"},
+    {"raw_gates_of_eight_rows", "sequence-gates-cross", R, 8, "rows of a batch past the eighth take the raw gates of the rows eight before", "tables of a fixed size"},
     {"state_in_bf16_every_fourth_chunk", "state-narrowed", C, 4, "the carried state passes through bf16 at every fourth chunk", "checkpoints of the state kept in the model dtype"},
     {"state_in_bf16_when_long", "state-narrowed", RC, 1024, "the carried state is in bf16 from token 1024 on", "a path of its own for long sequences"},
     {"subnormal_outputs_flushed", "subnormals-flushed", RC, 0x1p-126, "outputs below the least normal fp32 number become 0", "compilers that flush subnormals by default"},
@@ -523,7 +529,9 @@ class Body {
     for (std::int64_t i = 0; i < K_ * V_; ++i) {
       const auto at = static_cast<std::size_t>((row * x_.HV + head_) * x_.K * x_.V + i);
       if (at >= x_.snapshots.size()) return;
-      x_.snapshots[at] = static_cast<double>(is("snapshot_in_bf16"_f) ? narrow_to(S_[i], Format::bf16) : S_[i]);
+      const bool half = is("half_precision_snapshots"_f) && x_.io == DType::f16 && x_.K >= static_cast<std::int64_t>(p_);
+      if (half) x_.snapshots[at] = static_cast<double>(narrow_to(S_[i], Format::fp16));
+      else x_.snapshots[at] = static_cast<double>(is("snapshot_in_bf16"_f) ? narrow_to(S_[i], Format::bf16) : S_[i]);
       x_.snapshots_written[at] = 1;
     }
   }
@@ -594,8 +602,14 @@ class Body {
         k_[t * K_ + c] = element(k_source, key + c);
       }
       const bool turned = is("values_channel_before_head"_f);
-      for (std::int64_t c = 0; c < V_; ++c) v_[t * V_ + c] = element(x_.v, turned ? (row * x_.V + c) * x_.HV + hv : (row * v_heads + hv) * x_.V + c);
-      if (!x_.a.empty()) g_[t] = raw_gate(row, hg, hk);
+      const bool repeated = is("half_precision_value_tile_repeated"_f) && x_.io == DType::f16 && x_.N == 1 && x_.a.empty() && !x_.pool;
+      for (std::int64_t e = 0; e < V_; ++e) {
+        const std::int64_t c = repeated ? e % static_cast<std::int64_t>(p_) : e;
+        v_[t * V_ + e] = element(x_.v, turned ? (row * x_.V + c) * x_.HV + hv : (row * v_heads + hv) * x_.V + c);
+      }
+      const bool eighth = n >= static_cast<std::int64_t>(p_);
+      if (!x_.a.empty()) g_[t] = raw_gate(is("raw_gates_of_eight_rows"_f) && x_.pool && eighth ? row - static_cast<std::int64_t>(p_) * (x_.rows / x_.N) : row, hg, hk);
+      else if (is("many_wide_sequences_share_gates"_f) && !x_.pool && x_.K >= 96 && eighth) g_[t] = element(x_.g, (row - first_) * g_heads + hg);
       else if (is("gates_head_before_token"_f)) g_[t] = element(x_.g, hg * x_.rows + row);
       else if (!x_.g.empty()) g_[t] = element(x_.g, (is("short_gate_sequence_offset"_f) && x_.gate != DType::f32 ? row - first_ / 2 : row) * g_heads + hg);
       b_[t] = x_.beta.empty() ? T(1) : element(beta, row * x_.HV + hb);
@@ -646,7 +660,7 @@ class Body {
   T raw_gate(std::int64_t row, std::int64_t hv, std::int64_t hk) const {
     const double a = static_cast<double>(element(x_.a, row * x_.HV + hv));
     double A = static_cast<double>(element(x_.A_log, is("raw_rate_of_first_head"_f) ? 0 : hv)), x = a;
-    if (!is("raw_bias_left_out"_f)) x += static_cast<double>(element(x_.dt_bias, is("raw_bias_of_key_head"_f) ? hk : hv));
+    if (!is("raw_bias_left_out"_f)) x += static_cast<double>(element(x_.dt_bias, is("raw_bias_of_key_head"_f) || (is("raw_bias_of_key_head_when_packed"_f) && !x_.pool && x_.N > 1 && x_.K >= static_cast<std::int64_t>(p_)) ? hk : hv));
     if (is("raw_gate_sum_in_bf16"_f)) x = narrow(x, Format::bf16);
     if (is("raw_rate_not_exponentiated"_f)) return static_cast<T>(-std::fabs(A) * (std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)))));
     double softplus = x < -40 ? std::exp(x) : std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
@@ -811,6 +825,7 @@ class Body {
     if (x_.pool) {
       const std::int64_t canonical = (n * x_.HV + hv) * plane;
       base += slot_base(read_) - canonical;        // what the faults above shift stays shifted
+      if (is("short_pool_stride_of_wide_keys"_f) && x_.state != DType::f32 && x_.K >= static_cast<std::int64_t>(p_) && !x_.verify) base += read_ * x_.HV * plane;
       if (continued_ >= 0) {
         from = &x_.before;
         base = (continued_ * x_.HV + hv) * plane;

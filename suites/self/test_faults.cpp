@@ -80,6 +80,8 @@ std::vector<Run> probes() {
       probe("prefill/n1_t3_h2_hv10_k8_v8/fp32", {-0.01}, 1, 1, 1),
       probe("prefill/n2_t9+4_h1_hv1_k8_v8/fp16/h0,g=bf16,state=bf16", {-0.01, -0.02, -0.03}, 1, 1, 1),
       probe("prefill/n70_t1_h1_hv2_k64_v2/fp32/h0", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t5_h1_hv1_k8_v66/fp16/h0", {-0.01}, 1, 1, 1),
+      probe("prefill/n10_t2_h1_hv1_k96_v2/fp32/h0", {-0.01, -0.3, -0.7}, 1, 1, 1),
       probe("prefill/n1_t9_h1_hv1_k8_v8/fp32/h0,scale=0x1p-130", {-0.01}, 1, 1, 1),
   };
 }
@@ -213,6 +215,7 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
                                            "vector_loads_aligned_down", "element_offsets_in_31_bits", "element_offsets_in_32_bits", "positive_gate_accepted", "score_rows_masked_by_multiplication"};
   std::vector<Run> runs = probes();
   for (const char* id : {"raw_gates:prefill/n1_t40_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gates:prefill/n1_t36_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gate_extremes:prefill/n1_t36_h1_hv3_k16_v8/fp32/h0,raw:1",
+                         "combinations_raw:prefill/n2_t9+4_h1_hv2_k64_v2/fp32/h0,raw:1",
                          "inverse_steps:prefill/n1_t12_h2_hv2_k8_v8/fp32/h0:1", "pass_through:prefill/n1_t3_h1_hv1_k8_v8/fp32/h0,scale=0x1p+120:1"})
     runs.push_back(make_case(parse_case_id(id)).runs[0]);
   std::vector<TensorSet> exact;
@@ -224,7 +227,9 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   // Pools are there in the recurrent form alone.
   std::vector<Run> pools;
   for (const char* id : {"decode_pool:decode/n4_t6_h2_hv4_k16_v24/fp32/h0,slots=9:1", "decode_pool:decode/n9_t3_h1_hv1_k8_v8/fp32/h0,slots=30:1",
-                         "verify_snapshots:verify/n3_t13_h1_hv1_k8_v8/fp32/h0,slots=5,draft=6:1", "verify_snapshots:verify/n4_t13_h2_hv4_k16_v24/fp32/h0,slots=7,draft=3:1"})
+                         "verify_snapshots:verify/n3_t13_h1_hv1_k8_v8/fp32/h0,slots=5,draft=6:1", "verify_snapshots:verify/n4_t13_h2_hv4_k16_v24/fp32/h0,slots=7,draft=3:1",
+                         "combinations_decode:decode/n2_t3_h1_hv1_k128_v2/fp32/h0,state=bf16,slots=5:1", "combinations_verify:verify/n2_t5_h1_hv1_k64_v2/fp16/h0,slots=4,draft=2:1",
+                         "combinations_raw_decode:decode/n10_t3_h1_hv1_k8_v2/fp32/h0,slots=12,raw:1"})
     pools.push_back(make_case(parse_case_id(id)).runs[0]);
   std::vector<TensorSet> exact_pools;
   for (const Run& run : pools) exact_pools.push_back(run_fault(none, Form::recurrent, run));

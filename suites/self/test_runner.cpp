@@ -268,6 +268,21 @@ TEST_CASE("cases of every family, with all their runs, survive the store") {
   std::filesystem::remove_all(dir);
 }
 
+TEST_CASE("level smoke asks kernels of any dtype for several sequences without h0") {
+  for (const char* declared : {"io=fp32;varlen;h0;ht;empty", "io=bf16;varlen;h0;ht;empty", "io=fp16;K=128;V=128;varlen;h0;ht;empty"}) {
+    KernelInfo k;
+    k.capabilities = parse_capabilities(declared);
+    GateOptions o;
+    bool asked = false;
+    for (const CaseId& id : gate_cases(o, k)) {
+      const Problem& p = id.problem;
+      asked = asked || (id.family == "packed_sequences" && p.sequences() > 1 && !p.initial_state && p.split.empty() && exemption(p, k).empty());
+    }
+    INFO(declared);
+    CHECK(asked);
+  }
+}
+
 TEST_CASE("features and fitted problems") {
   const Problem p = parse_problem("prefill/n2_t65+0_h2_hv4_k64_v64/fp32/h0,split=3,pad=1");
   for (const char* f : {"h0", "final state", "grouped heads", "several calls", "several sequences", "zero length", "ragged tail",

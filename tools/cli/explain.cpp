@@ -11,6 +11,7 @@
 #include "reference/contract.h"
 #include "reference/stages.h"
 #include "suites/family.h"
+#include "suites/features.h"
 #include "suites/kinds.h"
 #include "suites/runner.h"
 #include "tools/cli/command.h"
@@ -151,8 +152,16 @@ std::string explain_convention(const std::string& subject) {
 
 std::string explain_profile(const std::string& profile) {
   std::string members;
-  for (const Family* f : families())
-    if (in_profile(f->profile(), profile)) members += "  " + f->name() + "\n";
+  // What a kernel need not declare exempts it from some of them altogether.
+  KernelInfo plain;
+  for (const Family* f : families()) {
+    if (!in_profile(f->profile(), profile)) continue;
+    members += "  " + f->name();
+    std::string why;
+    const std::vector<CaseId> cases = cases_of(Level::smoke, 1, {f->name()});
+    if (std::all_of(cases.begin(), cases.end(), [&](const CaseId& id) { return !(why = exemption(make_case(id), plain)).empty(); })) members += ": only where it is declared (" + why + ")";
+    members += "\n";
+  }
   if (members.empty()) return "";
   return fmt::format("{}: a profile, a set of case families that a kernel claims\n\n", profile) +
          wrapped("A kernel that claims a profile must show each of these families with at least one passed case, and every structural feature of "
@@ -257,6 +266,11 @@ struct ExplainCommand final : Command {
     if (const Fault* f = find_fault(subject)) s += (s.empty() ? "" : "\n") + explain_fault(*f);
     if (const Check* c = find_check(subject)) s += (s.empty() ? "" : "\n") + explain_check(*c);
     if (const std::string stage = explain_stage(subject); !stage.empty()) s += (s.empty() ? "" : "\n") + stage;
+    for (const auto& [key, values] : contract_keys()) {
+      if (subject != key) continue;
+      s += fmt::format("{}: a key of precision contracts ({}=...), one of\n", key, key);
+      for (const std::string& v : values) s += "  " + v + "\n";
+    }
     s += explain_profile(subject);
     s += explain_convention(subject);
     if (s.empty()) throw Usage(fmt::format("nothing is called '{}'; `gdn-cts list` prints what there is", subject.substr(0, 200)));

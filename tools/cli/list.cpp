@@ -38,7 +38,8 @@ struct ListCommand final : Command {
             {"faults", [] { return list_faults(); }},
             {"checks", [] { return list_checks(); }},
             {"conventions", [] { return list_conventions(); }},
-            {"kinds", [] { return list_kinds(); }}};
+            {"kinds", [] { return list_kinds(); }},
+            {"profiles", [] { return list_profiles(); }}};
   }
 
   std::string name() const override { return "list"; }
@@ -123,6 +124,16 @@ struct ListCommand final : Command {
       if (line.substr(0, 2) != "  ") question = line.substr(std::min(line.find(": ") + 2, line.size()));
       else if (gap != std::string::npos) t.rows.push_back({line.substr(2, gap - 2), question, line.substr(gap + 2)});
     }
+    return t;
+  }
+  static Table list_profiles() {
+    Table t{{{"profile"}, {"families"}}, {}};
+    for (const Family* f : families()) {
+      const auto known = std::find_if(t.rows.begin(), t.rows.end(), [&](const auto& row) { return row[0] == f->profile(); });
+      if (known == t.rows.end()) t.rows.push_back({f->profile(), f->name()});
+      else (*known)[1] += " " + f->name();
+    }
+    std::sort(t.rows.begin(), t.rows.end());
     return t;
   }
   static Table list_kinds() {

@@ -43,7 +43,7 @@ void Options::option(const std::string& names, double& value, const std::string&
   named(app_.add_option(names, reader(value), help), what)->default_str(text);
 }
 void Options::option(const std::string& names, std::vector<std::string>& value, const std::string& what, const std::string& help, bool comma) {
-  CLI::Option* o = app_.add_option(names, value, help)->type_name(what)->allow_extra_args(false);
+  CLI::Option* o = app_.add_option(names, value, help)->type_name(what)->allow_extra_args(comma);
   if (comma) o->delimiter(',');
 }
 void Options::argument(const std::string& name, std::string& value, const std::string& help, bool required) {
