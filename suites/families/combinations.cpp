@@ -127,7 +127,7 @@ double cost(Part part, const Row& r) {
     const double tokens = static_cast<double>(N * (part == Part::verify ? calls * kDrafts[z(r[kDraft])].least + 1 : calls));
     return state * (tokens * (part == Part::verify ? 1 + kPerState : 1) + kPerState * static_cast<double>(N + kSpare[z(r[kSlots])].least));
   }
-  const I longest = kReached[z(r[kReach])] + 1;
+  const I longest = std::max<I>(kReached[z(r[kReach])] + 1, !r[kCalls] ? 1 : r[kTail] ? 63 : 2);
   return state * (static_cast<double>(is_packed(part) ? longest + 2 * (N - 1) : N * longest) + kPerState * static_cast<double>(N));
 }
 
@@ -158,15 +158,15 @@ double size_of_problem(const Problem& p) {
 }
 
 // A length past the level of kReach that ends in a chunk as the level of kTail says.
-I length_for(Draw& draw, int reach, int tail) {
+I length_for(Draw& draw, int reach, int tail, bool calls) {
   const I reached = kReached[z(reach)], from = reached + 1;
   if (tail == 0) {
     const I drawn = from + draw.of({1, reach == 0 ? 18 : 40}), rest = drawn % 64;
     return rest >= 2 && rest <= 62 ? drawn : drawn + 3;
   }
   constexpr I kRests[] = {1, 63, 0};
-  const I rest = kRests[draw.of({0, 2})];
-  return from + (rest - from % 64 + 64) % 64;
+  const I rest = kRests[draw.of({0, 2})], length = from + (rest - from % 64 + 64) % 64;
+  return length == 1 && calls ? 63 : length;       // one token is no two calls
 }
 
 Problem problem_of(Part part, const Row& r, std::uint64_t seed, const std::string& name, bool least) {
@@ -199,7 +199,7 @@ Problem problem_of(Part part, const Row& r, std::uint64_t seed, const std::strin
   }
   p.initial_state = r[kStates] == 0 || r[kStates] == 2;
   p.final_state = r[kStates] < 2;
-  const I longest = length_for(draw, r[kReach], r[kTail]);
+  const I longest = length_for(draw, r[kReach], r[kTail], r[kCalls]);
   p.lengths.assign(z(static_cast<int>(N)), longest);
   if (is_packed(part) && N > 1) {
     // One long sequence, never the first; the others are short, some of them empty, in groups as long as many of them print in one line.
@@ -212,9 +212,9 @@ Problem problem_of(Part part, const Row& r, std::uint64_t seed, const std::strin
     if (I& last = p.lengths.back(); N > 16 && last == 0) last = 1;
   }
   if (is_packed(part) && r[kPadding]) p.padding = draw.of({1, 9});
-  const I cuts = r[kCalls] ? draw.of({1, 2}) : 0;
+  const I cuts = r[kCalls] ? std::min(draw.of({1, 2}), longest - 1) : 0;
   for (I c = 1; c <= cuts; ++c) {                  // a call ends at a chunk's end or anywhere
-    const I anywhere = longest * c / (cuts + 1), whole = anywhere / 64 * 64;
+    const I anywhere = std::max<I>(longest * c / (cuts + 1), 1), whole = anywhere / 64 * 64;
     const I cut = whole > 0 && draw.of({0, 1}) ? whole : anywhere;
     p.split.push_back(std::max(cut, p.split.empty() ? I{0} : p.split.back()));
   }
@@ -409,9 +409,9 @@ struct Combinations final : Family {
   }
   std::vector<Problem> small() const {
     switch (part_) {
-      case Part::prefill: return fill::problems({"prefill/n1_t66_h1_hv1_k128_v16/bf16/h0"});
-      case Part::packed: return fill::problems({"prefill/n3_t3+66+2_h1_hv2_k64_v16/bf16"});
-      case Part::raw: return fill::problems({"prefill/n2_t3+20_h1_hv2_k64_v16/bf16/h0,raw"});
+      case Part::prefill: return fill::problems({"prefill/n1_t66_h1_hv1_k128_v8/bf16/h0"});
+      case Part::packed: return fill::problems({"prefill/n3_t3+66+2_h1_hv1_k64_v8/bf16"});
+      case Part::raw: return fill::problems({"prefill/n2_t3+20_h1_hv2_k64_v8/bf16/h0,raw"});
       case Part::decode: return fill::problems({"decode/n3_t3_h1_hv2_k64_v16/bf16/h0,slots=30"});
       case Part::verify: return fill::problems({"verify/n2_t11_h1_hv2_k32_v16/bf16/h0,slots=3,draft=10"});
       case Part::raw_decode: return fill::problems({"decode/n3_t3_h1_hv2_k64_v16/bf16/h0,slots=5,raw"});

@@ -20,7 +20,7 @@ struct ReportCommand final : Command {
   std::string summary() const override { return "pages, JUnit XML and a Markdown summary from records"; }
   int order() const override { return 90; }
   void options(Options& o) override {
-    o.arguments("records", files, "RECORDS.jsonl...: files that `gdn-cts verify --json` or `--report` wrote, folders of `--report`, or of `--submission`, which are checked");
+    o.arguments("records", files, "RECORDS.jsonl...: files that `gdn-cts verify --json` or `--report` wrote, or folders of `--submission`, which are checked");
     o.option("-o,--output", directory, "DIR", "folder for index.html, records.jsonl and summary.md");
     o.flag("--history", history, "the files or folders are runs in order of time: an index of them with what changed, and a page for each");
     o.option("--junit", junit, "FILE", "JUnit XML as well");
@@ -44,12 +44,6 @@ struct ReportCommand final : Command {
     try {
       for (const std::string& f : files) {
         std::error_code code;
-        const bool pages = std::filesystem::is_directory(f, code) && !std::filesystem::exists(std::filesystem::path(f) / kSubmissionFile, code) &&
-                           std::filesystem::exists(std::filesystem::path(f) / "records.jsonl", code);
-        if (pages) {                               // of --report
-          for (Record& r : read_records((std::filesystem::path(f) / "records.jsonl").string())) records.push_back(std::move(r));
-          continue;
-        }
         const bool folder = std::filesystem::is_directory(f, code);
         if (folder) print_submission(f);
         RunOfRecords run{f, fmt::format("run{}/index.html", runs.size() + 1), folder ? read_submission(f).records : read_records(f)};
