@@ -111,6 +111,11 @@ std::vector<std::pair<std::string, FamilySums>> by_family(const Comparison& c) {
   return list;
 }
 
+std::string not_compared(const Comparison& c) {
+  if (!c.only_a && !c.only_b && !c.not_run && !c.other_golden) return {};
+  return fmt::format("Not compared: {} cases of the first alone, {} of the second alone, {} that one of them did not run, {} with other goldens.", c.only_a, c.only_b, c.not_run, c.other_golden);
+}
+
 // What is the same in both is named once.
 std::string title(const Comparison::Side& s, const Comparison::Side& other) {
   return s.kernel + (s.kernel == other.kernel || s.version != other.version ? " " + s.version : "");
@@ -132,6 +137,11 @@ Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b) {
     }
     const Record& before = *at->second;
     first.erase(at);
+    const auto run = [](const Record& x) { return x.verdict != "NOT_SUPPORTED" && x.verdict != "SKIPPED"; };
+    if (!run(before) || !run(r)) {
+      ++c.not_run;
+      continue;
+    }
     if (before.golden_hash != r.golden_hash || before.edition != r.edition) {
       ++c.other_golden;
       continue;
@@ -152,8 +162,7 @@ std::string comparison_table(const Comparison& c) {
   s += "times: the second's figure divided by the first's, median over cases; error: relative rms\n";
   for (const Comparison::Row& r : c.rows)
     if (r.a->verdict != r.b->verdict) s += fmt::format("  {}: {}, {}\n", printable(r.a->case_id), r.a->verdict, r.b->verdict);
-  if (c.only_a || c.only_b || c.other_golden)
-    s += fmt::format("not compared: {} cases of the first alone, {} of the second alone, {} with other goldens\n", c.only_a, c.only_b, c.other_golden);
+  if (const std::string rest = not_compared(c); !rest.empty()) s += rest + "\n";
   return s;
 }
 
@@ -164,7 +173,7 @@ void write_comparison(const std::string& dir, const Comparison& c, const std::st
   s += "<div class=\"scroll\"><table><thead><tr><th></th><th>first</th><th>second</th></tr></thead><tbody>\n";
   for (const auto& [what, x, y] : {std::tuple{"kernel", c.a.kernel, c.b.kernel}, {"version", c.a.version, c.b.version}, {"contract", c.a.contract, c.b.contract}, {"device", c.a.device, c.b.device}})
     s += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td></tr>\n", what, esc(x), esc(y));
-  s += fmt::format("</tbody></table></div>\n<p>{} cases on the same goldens; not compared: {} of the first alone, {} of the second alone, {} with other goldens.</p>\n", c.rows.size(), c.only_a, c.only_b, c.other_golden);
+  s += fmt::format("</tbody></table></div>\n<p>{} cases on the same goldens. {}</p>\n", c.rows.size(), not_compared(c));
   s += "<h2>By family</h2>\n<p class=\"dim\">Times: the second's figure divided by the first's, median over cases. Below 1 the second errs less or is faster. Error: relative rms of o and of the final state.</p>\n"
        "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>family</th><th class=\"n\">cases</th><th class=\"n\">first passed</th><th class=\"n\">second passed</th><th class=\"n\">verdicts differ</th>"
        "<th class=\"n\">error o, times</th><th class=\"n\">error ht, times</th><th class=\"n\">time, times</th></tr></thead><tbody>\n";
@@ -194,8 +203,8 @@ void write_comparison(const std::string& dir, const Comparison& c, const std::st
 void write_run_index(const std::string& dir, const std::vector<RunOfRecords>& runs, const std::string& command) {
   std::filesystem::create_directories(dir);
   std::string s = "<p class=\"dim\">GDN-CTS, conformance of Gated DeltaNet kernels</p>\n<h1>Runs</h1>\n<pre>" + esc(command) + "</pre>\n";
-  s += "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>run</th><th>kernel</th><th>version</th><th>level</th><th>suite</th><th class=\"n\">cases</th><th class=\"n\">passed</th><th class=\"n\">not passed</th>"
-       "<th class=\"n\">not supported</th><th class=\"n\">max error/bound</th><th>since the run before</th></tr></thead><tbody>\n";
+  s += "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>run</th><th>kernel</th><th class=\"n\">passed</th><th class=\"n\">not passed</th><th>since the run before</th><th class=\"n\">max error/bound</th>"
+       "<th class=\"n\">cases</th><th class=\"n\">not supported</th><th>level</th><th>version</th><th>suite</th></tr></thead><tbody>\n";
   std::map<std::string, const std::vector<Record>*> last;   // the run before of each kernel
   std::vector<std::vector<Record>> parts;                   // records of one kernel of one run, kept for `last`
   std::size_t most = 0;
@@ -224,9 +233,9 @@ void write_run_index(const std::string& dir, const std::vector<RunOfRecords>& ru
         if (!same) changes += fmt::format("<h3 id=\"{}\">{}: {}</h3>\n<pre>{}</pre>\n", id, esc(run.name), esc(kernel), xml_escape(clean(text)));
       }
       last[kernel] = &part;
-      s += fmt::format("<tr><td><a href=\"{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n {}\">{}</td><td class=\"n\">{}</td><td class=\"n\" data-k=\"{:.6g}\">{}</td><td>{}</td></tr>\n",
-                       esc(run.page), esc(run.name), esc(kernel), esc(part[0].kernel_version), esc(part[0].level), esc(part[0].suite_version), t.cases, t.passed, t.bad() ? "fail" : "pass", t.bad(), t.not_supported + t.skipped,
-                       t.has_ratio && std::isfinite(t.max_ratio) ? t.max_ratio : t.has_ratio ? 1e300 : -1, t.has_ratio ? short_number(t.max_ratio) : "-", since);
+      s += fmt::format("<tr><td><a href=\"{}\">{}</a></td><td>{}</td><td class=\"n\">{}</td><td class=\"n {}\">{}</td><td>{}</td><td class=\"n\" data-k=\"{:.6g}\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", esc(run.page),
+                       esc(run.name), esc(kernel), t.passed, t.bad() ? "fail" : "pass", t.bad(), since, t.has_ratio && std::isfinite(t.max_ratio) ? t.max_ratio : t.has_ratio ? 1e300 : -1, t.has_ratio ? short_number(t.max_ratio) : "-", t.cases,
+                       t.not_supported + t.skipped, esc(part[0].level), esc(part[0].kernel_version), esc(part[0].suite_version));
     }
   }
   s += "</tbody></table></div>\n";

@@ -48,7 +48,7 @@ dl.block dd{font:.82rem/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-sp
 thead th:first-child,tbody th{position:sticky;left:0;background:var(--card)}thead th:first-child{background:var(--band)}
 svg{display:block;min-width:42rem;width:100%;height:auto}svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .grid{stroke:var(--line)}svg .limit{stroke:var(--fail);stroke-width:1.5;stroke-dasharray:5 3}
 figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:.3rem;padding:.4rem;break-inside:avoid}figcaption{color:var(--dim);font-size:.85rem;padding:.2rem .3rem}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:.8rem;margin:.8rem 0}figure svg{min-width:0;max-width:44rem}figure.plot svg text{font:inherit}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:.8rem;margin:.8rem 0}figure svg{min-width:0;max-width:44rem}figure.plot svg text{font:inherit}figure.map{align-self:start}
 caption{text-align:left;padding:.3rem .6rem;color:var(--dim)}ul.findings li{margin:.25rem 0;max-width:60rem;overflow-wrap:anywhere}.plots+h3{margin-top:1.6rem}details.all .scroll{max-height:40rem;overflow:auto;margin:.4rem 0}
 @media print{main{max-width:none;padding:0}.scroll{overflow:visible;max-height:none}details:not([open]){display:none}table{font-size:.7rem}a{color:inherit;text-decoration:none}}
 svg .cell{fill:var(--s1)}svg .over{fill:var(--s2)}svg .cross{stroke:var(--bg);stroke-width:1.3;fill:none}svg .frame{fill:none;stroke:var(--line)}
@@ -185,7 +185,7 @@ std::string matrix(const std::vector<const Record*>& records) {
 
 // A map of error/bound: one square a cell, darker the nearer to the limit, and beyond it another colour and a cross.
 std::string heat_map(const Record& r, const RecordMap& m) {
-  const double cell = std::clamp(440.0 / static_cast<double>(m.columns), 4.0, 22.0), left = 40, top = 8;
+  const double cell = std::clamp(std::min(440.0 / static_cast<double>(m.columns), 240.0 / static_cast<double>(m.rows)), 4.0, 22.0), left = 40, top = 8;
   const double width = left + cell * static_cast<double>(m.columns) + 6, bottom = top + cell * static_cast<double>(m.rows);
   int worst = -1;
   std::string cells;
@@ -211,7 +211,7 @@ std::string heat_map(const Record& r, const RecordMap& m) {
          fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\">0</text><text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text><text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{} of {}</text>", left, bottom + 15,
                      left + cell * static_cast<double>(m.columns), bottom + 15, m.column_count - 1, left + cell * static_cast<double>(m.columns) / 2, bottom + 32, esc(m.column_label), esc(m.tensor)) +
          fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">0</text>", left - 4, top + 11) +
-         (m.row_count > 1 ? fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 4, bottom - 1, m.row_count - 1) : "") +
+         (bottom - top > 26 ? fmt::format("<text class=\"dim\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 4, bottom - 1, m.row_count - 1) : "") +
          fmt::format("<text x=\"12\" y=\"{:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 12 {:.1f})\">{}</text></svg>\n", (top + bottom) / 2, (top + bottom) / 2, esc(m.row_label));
 }
 
@@ -231,7 +231,7 @@ std::string heat_maps(const std::vector<const Record*>& records) {
   for (std::size_t i = 0; i < std::min(list.size(), kShown); ++i)
     for (const RecordCheck& c : list[i]->checks)
       for (const RecordMap& m : c.maps)
-        s += "<figure>" + heat_map(*list[i], m) + "<figcaption>" + esc(m.tensor) + " of <code>" + esc(list[i]->case_id) + "</code>, largest error/bound " + short_number(max_ratio(*list[i])) + "</figcaption></figure>\n";
+        s += "<figure class=\"map\">" + heat_map(*list[i], m) + "<figcaption>" + esc(m.tensor) + " of <code>" + esc(list[i]->case_id) + "</code>, largest error/bound " + short_number(max_ratio(*list[i])) + "</figcaption></figure>\n";
   return s + "</div>\n";
 }
 

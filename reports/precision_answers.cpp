@@ -211,7 +211,7 @@ class Questions {
           t.rows.push_back({contract, gate, beta, up_to(16), up_to(11), up_to(8), bits_text(bits_of(*list.back())), exponent_text(o), exponent_text(ht)});
           if (!std::isnan(ht.exponent)) growth.push_back({contract, ht, list.front(), list.back()});
         }
-        if (growth.empty()) return;
+        if (growth.size() < 2) return;
         const auto less = [](const Growth& a, const Growth& b) { return a.law.exponent < b.law.exponent; };
         const Growth &most = *std::max_element(growth.begin(), growth.end(), less), &least = *std::min_element(growth.begin(), growth.end(), less);
         const auto one = [](const Growth& g) {
@@ -296,7 +296,7 @@ class Questions {
     const auto widest = std::max_element(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.most - a.least < b.most - b.least; });
     const auto narrowest = std::min_element(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.most - a.least < b.most - b.least; });
     const auto one = [&](const Range& r) { return fmt::format("{}{}, which keeps {:.1f} bits at {} {} and {:.1f} at {}", r.contract, gates ? " with " + gate_text(r.gate) : "", r.least, name, r.least_at, r.most, r.most_at); };
-    if (ranges.size() > 1) say(study, fmt::format("{} matters most to {} ({:.1f} bits), and least to {} ({:.1f} bits).", name == "gate" ? "The decay" : name == "beta" ? "beta" : name == "keys" ? "The correlation of keys" : "The chunk size", one(*widest), widest->most - widest->least, one(*narrowest), narrowest->most - narrowest->least));
+    if (ranges.size() > 1 && along.size() > 1) say(study, fmt::format("{} matters most to {} ({:.1f} bits), and least to {} ({:.1f} bits).", name == "gate" ? "The decay" : name == "beta" ? "beta" : name == "keys" ? "The correlation of keys" : "The chunk size", one(*widest), widest->most - widest->least, one(*narrowest), narrowest->most - narrowest->least));
   }
 
   void inverse() {

@@ -79,7 +79,8 @@ struct Comparison {
   struct Row { const Record *a = nullptr, *b = nullptr; double error = 0, state_error = 0, ratio = 0, seconds = 0; };   // b's figure divided by a's; nan: not both have it
   Side a, b;
   std::vector<Row> rows;                           // cases of both
-  std::size_t only_a = 0, only_b = 0, other_golden = 0;   // cases of one; cases whose goldens differ, which are not in rows
+  // Not in rows: cases of one; cases that one of them did not run (not supported, skipped); cases whose goldens differ.
+  std::size_t only_a = 0, only_b = 0, not_run = 0, other_golden = 0;
 };
 // Records of one kernel each; pointers into them. Throws std::runtime_error, one line, where a side holds no or several kernels.
 Comparison compare(const std::vector<Record>& a, const std::vector<Record>& b);

@@ -1,5 +1,6 @@
 // Error against precision: a known growth law is recovered, a format that is not the declared one shows, an interrupted run goes
 // on with the same bytes, the contracts it calls cheapest do keep their bits, and the points survive the way through JSON.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -266,4 +267,28 @@ TEST_CASE("the page holds findings, tables and, with gnuplot, plots; and needs n
     CHECK(html.find("gnuplot is not installed") != std::string::npos);
   }
   fs::remove_all(dir);
+}
+
+TEST_CASE("what the published study says is what its points say") {
+  const fs::path folder = fs::path(GDN_SOURCE_DIR) / "reports/published/precision-ci";
+  const std::vector<PrecisionPoint> points = read_precision_points((folder / "points.jsonl").string());
+  CHECK(points.size() > 1000);
+  const reports::Answers a = reports::answers(points);
+  std::size_t told = 0;
+  for_each_line((folder / "README.md").string(), [&](const std::string& line) {
+    if (line.compare(0, 2, "- ") != 0) return;
+    ++told;
+    CAPTURE(line);
+    CHECK(std::any_of(a.findings.begin(), a.findings.end(), [&](const reports::Answer& f) { return f.text == line.substr(2); }));
+  });
+  CHECK(told >= 10);
+  // Some of them once more, from the beginning.
+  for (std::size_t i = 0; i < points.size(); i += 400) {
+    const PrecisionPoint& p = points[i];
+    if (!p.kernel.empty() || p.tokens > 1024) continue;
+    const PrecisionPoint again = precision_at(parse_precision_inputs(p.inputs), {parse_contract(p.contract)}, {}, false)[0];
+    CAPTURE(p.study, p.contract, p.inputs);
+    CHECK(again.o_rms == p.o_rms);
+    CHECK(again.ht_rms == p.ht_rms);
+  }
 }

@@ -397,12 +397,17 @@ TEST_CASE("two kernels side by side") {
   b[1].verdict = "FAILED";
   b[2].golden_hash = "another";
   b.pop_back();
-  b.push_back(passed("keys", "e", 0.5));
-  b.back().kernel = "other";
+  for (const char* name : {"e", "f"}) {
+    b.push_back(passed("keys", name, 0.5));
+    b.back().kernel = "other";
+  }
+  a.push_back(passed("keys", "f", 0.5));
+  a.back().verdict = "NOT_SUPPORTED";
   const Comparison c = compare(a, b);
   REQUIRE(c.rows.size() == 2);
   CHECK(c.only_a == 1);
   CHECK(c.only_b == 1);
+  CHECK(c.not_run == 1);
   CHECK(c.other_golden == 1);
   CHECK(c.rows[0].error == 2);
   CHECK(std::isnan(c.rows[0].state_error));
@@ -410,7 +415,7 @@ TEST_CASE("two kernels side by side") {
   const std::string table = comparison_table(c);
   CAPTURE(table);
   CHECK(table.find("typical:b:1: PASSED, FAILED") != std::string::npos);
-  CHECK(table.find("not compared: 1 cases of the first alone, 1 of the second alone, 1 with other goldens") != std::string::npos);
+  CHECK(table.find("Not compared: 1 cases of the first alone, 1 of the second alone, 1 that one of them did not run, 1 with other goldens.") != std::string::npos);
   const Directory dir;
   write_comparison(dir.path.string(), c, "gdn-cts compare a b");
   CHECK(read_file(dir / "index.html").find("cpu_chunk_bf16 and other") != std::string::npos);

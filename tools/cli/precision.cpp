@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -150,7 +151,11 @@ struct PrecisionCommand final : Command {
     std::vector<PrecisionPoint> points;
     {
       Progress progress("precision");
-      o.progress = [&](double share, const std::string& what) { progress.at(0, 1, what, share); };
+      const auto start = std::chrono::steady_clock::now();
+      o.progress = [&](double share, const std::string& what) {
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        progress.at(0, 1, (share > 0.02 ? fmt::format("about {:.0f} s left ", std::ceil(seconds * (1 - share) / share)) : "") + what, share);
+      };
       points = run_precision(o);
     }
     std::string command = " --size " + size + fmt::format(" --seed {}", seed);
