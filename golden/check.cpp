@@ -10,6 +10,7 @@
 #include "golden/manifest.h"
 #include "golden/stream.h"
 #include "reference/rng.h"
+#include "reference/layer.h"
 #include "reference/stages.h"
 #include "reference/strand.h"
 #include "reference/truth.h"
@@ -104,7 +105,7 @@ void stage_run(GoldenReader& reader, std::size_t index, const Run& run, const st
   mine.heads += run.problem.value_heads;
   if (!audit || (!small && hash_name(to_string(run.problem)) % 4 != 0)) return;
   mine.audited_heads += run.problem.value_heads;
-  if (const std::string bad = audit_stage(run, truth); !bad.empty()) problem(name + ": run " + run.name + ": " + bad);
+  if (const std::string bad = run.problem.layer() ? audit_layer(run, truth) : audit_stage(run, truth); !bad.empty()) problem(name + ": run " + run.name + ": " + bad);
 }
 
 void check_open_file(GoldenReader& reader, const std::string& name, const Report& problem, const CheckOptions& o, CheckSummary& total) {
@@ -119,7 +120,7 @@ void check_open_file(GoldenReader& reader, const std::string& name, const Report
   const auto picks = [&](std::size_t run, std::int64_t n, std::int64_t hv) { return picked(c, o, size, run, n, hv); };
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     const Run run = reader.run(i);
-    if (run.truth && run.problem.operation == Operation::stages) {
+    if (run.truth && own_tensors(run.problem)) {
       stage_run(reader, i, run, name, problem, o.audit, size <= o.small_case, mine);
       continue;
     }

@@ -47,6 +47,17 @@ constexpr Described kDescribed[] = {
     {"W", "stages: M (beta e^G k)", "token, value head, key channel", "1"},
     {"Vn", "stages: corrected values", "token, value head, value channel", "1"},
     {"states", "stages: states before every chunk", "chunk, value head, key channel, value channel", "1"},
+    {"x", "layer: hidden states", "token, hidden channel", "1"},
+    {"norm_in_w", "layer: weights of the hidden norm", "hidden channel", "1"},
+    {"w_qkv", "layer: projection to q, k, v", "channel (q heads, k heads, v heads), hidden channel", "1"},
+    {"w_z", "layer: projection to the output gate", "value head and value channel, hidden channel", "1"},
+    {"w_a", "layer: projection to the raw gate", "value head, hidden channel", "1"},
+    {"w_b", "layer: projection to the raw write strength", "value head, hidden channel", "1"},
+    {"w_conv", "layer: taps of the convolution, oldest first", "channel, tap", "1"},
+    {"w_out", "layer: output projection", "hidden channel, value head and value channel", "1"},
+    {"norm_w", "layer: weights of the gated norm", "value channel", "1"},
+    {"conv_state", "layer: history of the convolution, oldest first", "sequence, channel, token before", "1"},
+    {"y", "layer: outputs", "token, hidden channel", "1"},
     {"o", "outputs", "token, value head, value channel", "1"},
     {"ht", "final states (decode, verify: the pool after)", "sequence or slot, value head, key channel, value channel", "1"},
     {"snapshots", "states after every draft token", "token, value head, key channel, value channel", "1"}};
@@ -67,14 +78,14 @@ bool is_name(const std::string& s) {
 struct Wanted { DType dtype; std::vector<std::int64_t> shape; };
 
 // The operations whose tensors the canonical form names; others bring their own and are held to their hashes only.
-bool plain_operation(const Problem& p) { return p.operation == Operation::prefill || p.operation == Operation::stages || p.pool(); }
+bool plain_operation(const Problem& p) { return p.operation == Operation::prefill || own_tensors(p) || p.pool(); }
 
 std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
   const std::int64_t rows = p.tokens() + p.padding;
-  if (p.operation == Operation::stages) {
-    std::map<std::string, Wanted> of_stage{{"cu_seqlens", {DType::i64, {p.sequences() + 1}}}};
-    for (const StageTensor& t : stage_inputs(p)) of_stage[t.name] = {t.dtype, t.shape};
-    return of_stage;
+  if (own_tensors(p)) {
+    std::map<std::string, Wanted> own{{"cu_seqlens", {DType::i64, {p.sequences() + 1}}}};
+    for (const StageTensor& t : own_inputs(p)) own[t.name] = {t.dtype, t.shape};
+    return own;
   }
   std::map<std::string, Wanted> w{{"q", {p.io, {rows, p.heads, p.key_dim}}},
                                   {"k", {p.io, {rows, p.heads, p.key_dim}}},
@@ -97,7 +108,7 @@ std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
   return w;
 }
 
-bool optional_input(const Problem& p, const std::string& name) { return (name == "g" || name == "beta") && p.operation != Operation::stages; }   // a rule may fix them
+bool optional_input(const Problem& p, const std::string& name) { return (name == "g" || name == "beta") && !own_tensors(p); }   // a rule may fix them
 
 std::map<std::string, std::vector<std::int64_t>> wanted_truth(const Problem& p) {
   std::map<std::string, std::vector<std::int64_t>> w;

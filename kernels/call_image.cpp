@@ -22,7 +22,9 @@ constexpr std::pair<const char*, std::int32_t> kRoles[] = {
     {"a", GDN_A}, {"A_log", GDN_A_LOG}, {"dt_bias", GDN_DT_BIAS}, {"state_indices", GDN_STATE_INDICES},
     {"accepted", GDN_ACCEPTED}, {"do", GDN_DO}, {"dht", GDN_DHT}, {"o", GDN_O}, {"ht", GDN_HT}, {"snapshots", GDN_SNAPSHOTS},
     {"G", GDN_STAGE_GSUM}, {"L", GDN_STAGE_L}, {"M", GDN_STAGE_M}, {"U", GDN_STAGE_U}, {"W", GDN_STAGE_W}, {"Vn", GDN_STAGE_VN},
-    {"states", GDN_STAGE_STATES}, {"dq", GDN_DQ}, {"dk", GDN_DK}, {"dv", GDN_DV}, {"dg", GDN_DG}, {"dbeta", GDN_DBETA}, {"dh0", GDN_DH0}};
+    {"states", GDN_STAGE_STATES},
+    {"x", GDN_X}, {"norm_in_w", GDN_NORM_IN_W}, {"w_qkv", GDN_W_QKV}, {"w_z", GDN_W_Z}, {"w_a", GDN_W_A}, {"w_b", GDN_W_B}, {"w_conv", GDN_W_CONV},
+    {"w_out", GDN_W_OUT}, {"norm_w", GDN_NORM_W}, {"conv_state", GDN_CONV_STATE}, {"y", GDN_Y}, {"dq", GDN_DQ}, {"dk", GDN_DK}, {"dv", GDN_DV}, {"dg", GDN_DG}, {"dbeta", GDN_DBETA}, {"dh0", GDN_DH0}};
 
 std::size_t round_up(std::size_t x, std::size_t to) { return (x + to - 1) / to * to; }
 
@@ -193,6 +195,9 @@ CallImage make_image(const Convention& convention, const Run& run, const TensorS
   g.scale = kernel_scale(convention, run);
   g.chunk = static_cast<std::int32_t>(p.chunk);
   g.stage = static_cast<std::int32_t>(p.stage);
+  g.l2norm = static_cast<std::int32_t>(p.l2);
+  g.hidden = p.hidden;
+  g.conv = p.conv;
   g.initial_state = inputs.count("h0") ? 1 : 0;
   g.final_state = outputs.count("ht") ? 1 : 0;
   g.io = dl_dtype(p.io);

@@ -207,7 +207,7 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
   for (const std::string& why : {
            not_in("ops", p.operation, c.operations), not_in("rules", p.rule, c.rules), not_in("io", p.io, c.io),
            not_in("state", p.state, c.state),
-           run.inputs.count("g") || run.inputs.count("a") ? not_in("gate", p.gate, c.gate) : std::string(),
+           run.inputs.count("g") || run.inputs.count("a") || p.layer() ? not_in("gate", p.gate, c.gate) : std::string(),
            run.inputs.count("beta") ? not_in("beta", p.beta, c.beta) : std::string(),
            outside("K", p.key_dim, c.key_min, c.key_max, c.key_dims),
            outside("V", p.value_dim, c.value_min, c.value_max, c.value_dims),

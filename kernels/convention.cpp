@@ -8,7 +8,9 @@
 #include <stdexcept>
 
 #include "reference/rng.h"
+#include "reference/layer.h"
 #include "reference/stages.h"
+#include "reference/strand.h"
 
 namespace gdn {
 namespace {
@@ -68,6 +70,14 @@ const std::vector<Axis>& axes() {
        {"zero", "free"},
        {"zeros (FLA)", "anything: nobody reads it"},
        GDN_AXIS(triangle, OtherTriangle)},
+      {"projections", "how the layer's input projections are handed over",
+       {"separate", "packed"},
+       {"w_qkv, w_z, w_a, w_b (Qwen3.5)", "per key head q k v z as one matrix, b a as another (Qwen3-Next)"},
+       GDN_AXIS(projections, Projections)},
+      {"history", "columns of the layer's conv_state, oldest first",
+       {"W-1", "full"},
+       {"W-1, all of which the next token needs (vLLM, SGLang)", "W: the oldest is never needed again (transformers)"},
+       GDN_AXIS(history, History)},
   };
   return all;
 }
@@ -234,6 +244,58 @@ void normalised_rows(Tensor& t, const char* name) {
   }
 }
 
+// ---- the layer
+// Rows of the packed matrices that hold row i of [w_qkv; w_z] and of [w_a; w_b].
+std::vector<std::int64_t> packed_rows(const Problem& p, bool gates) {
+  const std::int64_t K = p.key_dim, r = p.value_heads / p.heads, rV = r * p.value_dim, H = p.heads;
+  std::vector<std::int64_t> rows;
+  const auto add = [&](std::int64_t group, std::int64_t from, std::int64_t count) {
+    for (std::int64_t h = 0; h < H; ++h)
+      for (std::int64_t i = 0; i < count; ++i) rows.push_back(h * group + from + i);
+  };
+  if (gates) {
+    add(2 * r, r, r);                              // a after b
+    add(2 * r, 0, r);
+    return rows;
+  }
+  const std::int64_t group = 2 * K + 2 * rV;
+  add(group, 0, K);
+  add(group, K, K);
+  add(group, 2 * K, rV);
+  add(group, 2 * K + rV, rV);
+  return rows;
+}
+
+Tensor stacked(const Tensor& a, const Tensor& b) {
+  Tensor t(a.dtype, {a.shape[0] + b.shape[0], a.shape[1]});
+  std::copy(a.data.begin(), a.data.end(), t.data.begin());
+  std::copy(b.data.begin(), b.data.end(), t.data.begin() + static_cast<std::ptrdiff_t>(a.data.size()));
+  return t;
+}
+
+void layer_to_kernel(const Convention& c, const Problem& p, TensorSet& in) {
+  if (c.heads != HeadMap::grouped) cannot("the layer is handed over with heads=grouped only");
+  if (c.scale == ScaleHandling::folded) cannot("scale=folded: the layer makes q itself");
+  if (c.layout == TensorLayout::BHTD) cannot("layout=BHTD: x and y of the layer have no heads");
+  if (c.projections == Projections::packed) {
+    in["w_qkv"] = gathered(stacked(in.at("w_qkv"), in.at("w_z")), 0, inverse(packed_rows(p, false)));
+    in["w_b"] = gathered(stacked(in.at("w_a"), in.at("w_b")), 0, inverse(packed_rows(p, true)));
+    in.erase("w_z");
+    in.erase("w_a");
+  }
+  if (c.history == History::full) {
+    Tensor& t = in.at("conv_state");
+    Tensor full(t.dtype, {t.shape[0], t.shape[1], t.shape[2] + 1});
+    for (std::int64_t row = 0; row < t.shape[0] * t.shape[1]; ++row) {
+      full.set(row * full.shape[2], std::nan(""));           // the oldest column: nobody may use it
+      for (std::int64_t i = 0; i < t.shape[2]; ++i) full.set_bits(row * full.shape[2] + 1 + i, t.bits(row * t.shape[2] + i));
+    }
+    t = std::move(full);
+  }
+  in["x"] = to_layout(c, p, std::move(in["x"]));
+  if (const auto h0 = in.find("h0"); h0 != in.end() && c.state == StateLayout::VK) h0->second = swapped(h0->second, 2);
+}
+
 Tensor state_to_kernel(const Convention& c, const Problem& p, Tensor t) {
   if (c.heads == HeadMap::tiled) t = gathered(t, 1, tiled_order(p));
   return c.state == StateLayout::VK ? swapped(t, 2) : t;
@@ -316,6 +378,7 @@ std::int64_t kernel_heads(const Convention& c, const Problem& p) {
 TensorSet to_kernel(const Convention& c, const Run& run) {
   const Problem& p = run.problem;
   TensorSet in = run.inputs;
+  if (p.layer()) layer_to_kernel(c, p, in);
   const bool stages = p.operation == Operation::stages;
   if (stages && c.gate != GateDomain::log) cannot("stages exchange gates and their sums as natural logarithms, the convention says another");
   for (const char* name : {"q", "k"})
@@ -331,6 +394,7 @@ TensorSet to_kernel(const Convention& c, const Run& run) {
   }
   for (auto& [name, t] : in) {
     const bool key_side = name == "q" || name == "k";
+    if (p.layer()) break;                          // done
     const bool of_stage = stages && name != "cu_seqlens" && name != "h0" && !key_side;
     const bool value_side = name == "v" || name == "g" || name == "beta" || name == "a" || name == "do" || of_stage;
     if (key_side && c.heads == HeadMap::repeated) t = gathered(t, 1, repeated_order(p));
@@ -352,6 +416,16 @@ TensorSet to_kernel(const Convention& c, const Run& run) {
 TensorSet output_shapes(const Convention& c, const Run& run) {
   const Problem& p = run.problem;
   TensorSet out;
+  if (p.layer()) {
+    for (const StageTensor& s : layer_outputs(p)) {
+      Tensor t(s.dtype, s.shape);
+      const std::string_view name = s.name;
+      if (name == "ht" && c.state == StateLayout::VK) std::swap(t.shape[2], t.shape[3]);
+      if (name == "conv_state" && c.history == History::full) t = Tensor(s.dtype, {s.shape[0], s.shape[1], s.shape[2] + 1});
+      out.emplace(s.name, name == "y" ? to_layout(c, p, std::move(t)) : std::move(t));
+    }
+    return out;
+  }
   if (p.operation == Operation::stages) {
     for (const StageTensor& s : stage_outputs(p)) {
       Tensor t(s.dtype, s.shape);
@@ -374,6 +448,14 @@ TensorSet output_shapes(const Convention& c, const Run& run) {
 TensorSet from_kernel(const Convention& c, const Run& run, TensorSet outputs) {
   const Problem& p = run.problem;
   const auto back = inverse(tiled_order(p));
+  if (p.layer()) {
+    if (const auto y = outputs.find("y"); y != outputs.end()) y->second = from_layout(c, std::move(y->second), {p.tokens() + p.padding, p.hidden});
+    if (const auto t = outputs.find("conv_state"); t != outputs.end() && c.history == History::full) {
+      std::vector<std::int64_t> kept(static_cast<std::size_t>(p.conv - 1));
+      std::iota(kept.begin(), kept.end(), std::int64_t{1});
+      t->second = gathered(t->second, 2, kept);
+    }
+  }
   if (p.operation == Operation::stages)
     for (const StageTensor& s : stage_outputs(p)) {
       const auto found = outputs.find(std::string_view(s.name));
@@ -427,6 +509,7 @@ std::vector<ConventionChange> neighbours(const Convention& c) {
 Run mistaken_run(const Convention& declared, const Convention& real, const Run& run) {
   const Problem& p = run.problem;
   if (declared.heads != real.heads && (declared.heads == HeadMap::repeated || real.heads == HeadMap::repeated)) cannot("q and k have another number of heads");
+  if (declared.projections != real.projections || declared.history != real.history) cannot("projections and history are the layer's");
   if (declared.empty != real.empty) cannot("empty= is about one element of ht, and no mistake of the whole run");
   const TensorSet given = to_kernel(declared, run);
   Run fact = run;

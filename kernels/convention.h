@@ -20,6 +20,8 @@ enum class ScaleHandling : std::uint8_t { argument, fixed, folded }; // scale= a
 enum class HeadMap : std::uint8_t { grouped, tiled, repeated };  // heads=  h/(HV/H); h%H; q,k given per value head
 enum class L2Norm : std::uint8_t { caller, in_kernel };          // l2norm= in_kernel: only rows of length 1 or 0 can be judged
 enum class EmptySequence : std::uint8_t { copies_h0, untouched };// empty=  what ht holds for a zero-length sequence
+enum class Projections : std::uint8_t { separate, packed };      // projections=  of the layer: qkv, z, a, b; per key head q k v z and b a
+enum class History : std::uint8_t { taps_less_one, full };       // history=  columns of the layer's conv_state: W-1; W, the oldest never read
 enum class OtherTriangle : std::uint8_t { zero, free };          // triangle=  of the stages' L and M, what lies above
 
 struct Convention {
@@ -31,6 +33,8 @@ struct Convention {
   L2Norm l2norm = L2Norm::caller;
   EmptySequence empty = EmptySequence::copies_h0;
   OtherTriangle triangle = OtherTriangle::zero;
+  Projections projections = Projections::separate;
+  History history = History::taps_less_one;
   bool operator==(const Convention&) const = default;
 };
 

@@ -64,7 +64,7 @@ typedef enum {
   /* layer operations */
   GDN_X = 20,           /* [T,hidden] */
   GDN_NORM_IN_W = 21, GDN_W_QKV = 22, GDN_W_Z = 23, GDN_W_A = 24, GDN_W_B = 25, GDN_W_CONV = 26, GDN_W_OUT = 27,
-  GDN_NORM_W = 28, GDN_CONV_STATE = 29, /* [N,channels,W or W-1], read and written */
+  GDN_NORM_W = 28, GDN_CONV_STATE = 29, /* [N,channels,W-1] (history=full: [N,channels,W]), oldest first, read and written */
   /* outputs */
   GDN_O = 64,           /* [T,HV,V]   */
   GDN_HT = 65,          /* [N,HV,K,V] final state; absent: not wanted */
@@ -76,6 +76,14 @@ typedef enum {
   GDN_STAGE_GSUM = 80, GDN_STAGE_L = 81, GDN_STAGE_M = 82, GDN_STAGE_U = 83, GDN_STAGE_W = 84, GDN_STAGE_VN = 85,
   GDN_STAGE_STATES = 86
 } gdn_role;
+
+/* The layer around the rule, GDN_LAYER_PREFILL and GDN_LAYER_DECODE (accuracy standard, section 12): x normed, projected, convolved with SiLU over
+ * conv_state and the tokens, split, q and k normalised, the rule, gated norm, projected. channels = 2 H K + HV V. Weights are [out,in] in the io dtype:
+ *  X [T,hidden], NORM_IN_W [hidden] fp32, W_QKV [channels,hidden], W_Z [HV V,hidden], W_A, W_B [HV,hidden], W_CONV [channels,W], NORM_W [V] fp32,
+ *  A_LOG, DT_BIAS [HV] in the gate's dtype, W_OUT [hidden,HV V], CONV_STATE, H0 -> Y [T,hidden], CONV_STATE (in place), HT
+ * projections=packed: W_QKV is [2 H K + 2 HV V,hidden], per key head q k v z; W_B is [2 HV,hidden], per key head b a; no W_Z and W_A.
+ * Decode: one token of each sequence. */
+typedef enum { GDN_L2NORM_ROOT = 0 /* x / sqrt(sum x^2 + eps) */, GDN_L2NORM_MAX = 1 /* x / max(|x|, eps) */, GDN_L2NORM_NONE = 2 } gdn_l2norm;
 
 /* Stages of the chunkwise form, one a call (accuracy standard, section 10). Chunks of gdn_problem.chunk rows are cut from the start of each
  * sequence; C is that number, rows of one token [T,...], heads as HV. Roles of inputs -> outputs:
@@ -122,7 +130,8 @@ typedef struct {
   int32_t final_state;  /* 1: calls have GDN_HT (decode, verify: 1, and the pool GDN_H0 takes it) */
   gdn_dtype io, gate, beta, state; /* dtypes of q k v o; g; beta; h0 ht */
   int32_t stage;        /* stages only: gdn_stage */
-  int32_t reserved;
+  int32_t l2norm;       /* layer only: gdn_l2norm, of q and k */
+  int64_t hidden, conv; /* layer only: width of x and y; taps of the convolution */
 } gdn_problem;
 
 typedef struct {

@@ -233,6 +233,11 @@ class ProcessSession final : public KernelSession {
       request["stage"] = name(p.stage);
       request["chunk"] = p.chunk;
     }
+    if (p.layer()) {
+      request["hidden"] = p.hidden;
+      request["conv"] = p.conv;
+      request["l2"] = name(p.l2);
+    }
     const auto begin = std::chrono::steady_clock::now();
     const auto reply = process_->exchange(request.dump(), options_.timeout_seconds);
     e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -14,7 +14,7 @@ std::int64_t before(const std::vector<std::int64_t>& cuts, std::int64_t length, 
 }
 
 bool per_token(std::string_view tensor) {
-  for (const char* t : {"q", "k", "v", "g", "beta", "a", "x", "o", "do"})
+  for (const char* t : {"q", "k", "v", "g", "beta", "a", "x", "o", "y", "do"})
     if (tensor == t) return true;
   return false;
 }
@@ -73,11 +73,11 @@ std::vector<Problem> call_problems(const Problem& p) {
 
 Execution run_schedule(const Run& run, const std::function<Execution(const Run& call)>& execute) {
   const Problem& p = run.problem;
-  if (p.split.empty() && !p.pool()) return execute(run);
+  if (p.cuts().empty() && !p.pool()) return execute(run);
   const std::vector<std::int64_t> cuts = p.cuts();
   const std::vector<Problem> problems = call_problems(p);
   Execution whole;
-  Tensor state, snapshots;
+  Tensor state, snapshots, history;
   for (std::size_t c = 0; c < problems.size(); ++c) {
     const Problem& problem = problems[c];
     Run call;
@@ -87,7 +87,7 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
     call.least_aligned = run.least_aligned;
     call.threads = run.threads;
     for (const auto& [name, tensor] : run.inputs) {
-      if (name == "h0") continue;
+      if (name == "h0" || (name == "conv_state" && c > 0)) continue;
       if (name == "cu_seqlens") {
         Tensor offsets(tensor.dtype, tensor.shape);
         const auto values = problem.offsets();
@@ -111,13 +111,15 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
     else if (const auto h0 = run.inputs.find("h0"); h0 != run.inputs.end())
       call.inputs.emplace("h0", h0->second);
     if (c > 0 && p.operation == Operation::verify) call.inputs.emplace("snapshots", std::move(snapshots));
+    if (c > 0 && p.layer()) call.inputs.emplace("conv_state", std::move(history));
 
     Execution part = execute(call);
     const std::string prefix = problems.size() == 1 ? "" : "call " + std::to_string(c + 1) + " of " + std::to_string(problems.size()) + ": ";
     whole.seconds += part.seconds;
     for (auto& v : part.violations) whole.violations.push_back(prefix + v);
     const auto ht = part.outputs.find("ht");
-    const auto o = part.outputs.find("o");
+    const auto o = part.outputs.find(p.layer() ? "y" : "o");
+    const auto kept = part.outputs.find("conv_state");
     const auto shots = part.outputs.find("snapshots");
     if (part.outcome == Outcome::ok && problem.final_state && ht == part.outputs.end()) {
       part.outcome = Outcome::error;
@@ -125,10 +127,13 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
     } else if (part.outcome == Outcome::ok && problem.operation == Operation::verify && shots == part.outputs.end()) {
       part.outcome = Outcome::error;
       part.message = "no snapshots";
+    } else if (part.outcome == Outcome::ok && p.layer() && kept == part.outputs.end()) {
+      part.outcome = Outcome::error;
+      part.message = "no conv_state";
     } else if (part.outcome == Outcome::ok && o != part.outputs.end() &&
                (o->second.shape.empty() || o->second.shape[0] != problem.tokens() + problem.padding)) {
       part.outcome = Outcome::error;
-      part.message = "o has shape " + shape_text(o->second.shape);
+      part.message = o->first + " has shape " + shape_text(o->second.shape);
     }
     if (part.outcome != Outcome::ok) {
       whole.outcome = part.outcome;
@@ -137,6 +142,7 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
       return whole;
     }
     if (ht != part.outputs.end()) state = std::move(ht->second);
+    if (p.layer()) history = std::move(kept->second);
     const auto put_rows = [&](const char* name, const Tensor& t) {
       auto [at, fresh] = whole.outputs.try_emplace(name);
       if (fresh) {
@@ -146,13 +152,14 @@ Execution run_schedule(const Run& run, const std::function<Execution(const Run& 
       }
       each_block(p, cuts, c, [&](std::int64_t to, std::int64_t from, std::int64_t n) { copy_rows(t, from, at->second, to, n); });
     };
-    if (o != part.outputs.end()) put_rows("o", o->second);
+    if (o != part.outputs.end()) put_rows(o->first.c_str(), o->second);
     if (problem.operation == Operation::verify) {
       put_rows("snapshots", shots->second);
       snapshots = std::move(shots->second);
     }
   }
   if (p.final_state) whole.outputs.emplace("ht", std::move(state));
+  if (p.layer()) whole.outputs.emplace("conv_state", std::move(history));
   return whole;
 }
 

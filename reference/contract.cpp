@@ -36,6 +36,16 @@ constexpr PointText kPointTexts[kPoints] = {
     {"ht", "state as handed over at the end of a call"},
 };
 
+constexpr PointText kLayerTexts[kLayerPoints] = {
+    {"x_norm", "layer: hidden state after its norm"},
+    {"proj", "layer: projections q k v z a b"},
+    {"conv", "layer: after convolution and SiLU"},
+    {"unit", "layer: q and k normalised"},
+    {"core", "layer: output of the rule, before its norm"},
+    {"normed", "layer: norm, weight and gate applied"},
+    {"conv_state", "layer: history as handed over at the end of a call"},
+};
+
 constexpr const char* kForms[] = {"recurrent", "chunkwise"};
 constexpr const char* kSolves[] = {"substitution", "block_inverse", "neumann"};
 constexpr const char* kVectors[] = {"wu", "residual"};
@@ -54,6 +64,7 @@ Contract recurrent(const char* name, Format arithmetic) {
   Contract c;
   c.preset = name;
   c.points.fill(in(arithmetic));
+  c.layer.fill(in(arithmetic));
   c.accumulator = arithmetic == Format::fp64 ? Accumulator::fp64 : Accumulator::fp32;
   c.form = Form::recurrent;
   c.chunk = 1;
@@ -146,15 +157,19 @@ int integer(std::string_view text, std::string_view key, std::string_view value,
 }
 
 void apply(Contract& c, std::string_view text, std::string_view key, std::string_view value) {
+  Store* store = nullptr;
   for (std::size_t i = 0; i < kPoints; ++i)
-    if (key == kPointTexts[i].name) {
-      try {
-        c.points[i] = parse_store(value);
-      } catch (const std::invalid_argument& e) {
-        fail(text, std::string(key) + ": " + e.what());
-      }
-      return;
+    if (key == kPointTexts[i].name) store = &c.points[i];
+  for (std::size_t i = 0; i < kLayerPoints; ++i)
+    if (key == kLayerTexts[i].name) store = &c.layer[i];
+  if (store) {
+    try {
+      *store = parse_store(value);
+    } catch (const std::invalid_argument& e) {
+      fail(text, std::string(key) + ": " + e.what());
     }
+    return;
+  }
   if (key == "form") c.form = choose<Form>(text, key, value, kForms);
   else if (key == "accumulator") c.accumulator = choose<Accumulator>(text, key, value, kAccumulators);
   else if (key == "chunk") c.chunk = integer(text, key, value, 1, 1024);
@@ -218,6 +233,7 @@ Store narrowed(Store s, Format f) {
 
 }  // namespace
 
+const char* name(LayerPoint p) { return kLayerTexts[static_cast<std::size_t>(p)].name; }
 const char* name(Point p) { return kPointTexts[static_cast<std::size_t>(p)].name; }
 
 std::vector<std::string> contract_presets() {
@@ -254,6 +270,8 @@ std::string to_string(const Contract& c) {
   std::string text = c.preset;
   for (std::size_t i = 0; i < kPoints; ++i)
     if (!(c.points[i] == base->points[i])) text += std::string(";") + kPointTexts[i].name + "=" + to_string(c.points[i]);
+  for (std::size_t i = 0; i < kLayerPoints; ++i)
+    if (!(c.layer[i] == base->layer[i])) text += std::string(";") + kLayerTexts[i].name + "=" + to_string(c.layer[i]);
   const auto mine = options(c), theirs = options(*base);
   for (std::size_t i = 0; i < mine.size(); ++i)
     if (mine[i].second != theirs[i].second) text += std::string(";") + mine[i].first + "=" + mine[i].second;
@@ -287,6 +305,10 @@ std::string explain(const Contract& c) {
     else std::snprintf(line, sizeof line, "  %-12s %-14s not in this form\n", name(p), "-");
     text += line;
   }
+  for (std::size_t i = 0; i < kLayerPoints; ++i) {
+    std::snprintf(line, sizeof line, "  %-12s %-14s %s\n", kLayerTexts[i].name, to_string(c.layer[i]).c_str(), kLayerTexts[i].meaning);
+    text += line;
+  }
   return text;
 }
 
@@ -304,6 +326,7 @@ Contract for_problem(const Contract& c, const Problem& p) {
   }
   n.at(Point::out) = narrowed(n.at(Point::out), format_of(p.io));
   n.at(Point::ht) = narrowed(n.at(Point::ht), format_of(p.state));
+  if (p.layer()) n.at(LayerPoint::conv_state) = narrowed(n.at(LayerPoint::conv_state), format_of(p.io));
   return n;
 }
 

@@ -1,7 +1,7 @@
 // Precision contract: what a kernel declares of each point of its algorithm where a value is stored.
 // Judging (bounds, sigma) and simulation read this and nothing else about a kernel's arithmetic.
 // Text form:  PRESET[;key=value]...   for example  bf16-chunk;M=fp32;chunk=32;gate_sum=prefix_seq;g_min=-80
-// Keys: the point names below with a Store text, and the options of Contract with their names.
+// Keys: the names of the points below (and of the layer) with a Store text, and the options of Contract with their names.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,6 +33,19 @@ enum class Point : std::uint8_t {
   ht,                  // state as handed over at the end of a call
   count
 };
+// Points of the layer around the rule (layer.h).
+enum class LayerPoint : std::uint8_t {
+  x_norm,              // hidden state after its norm, as operand of the projections
+  proj,                // results of the projections: q k v z a b
+  conv,                // after convolution and SiLU
+  unit,                // q and k normalised
+  core,                // output of the rule, before its norm
+  normed,              // norm, weight and gate applied: operand of the last projection
+  conv_state,          // as handed over at the end of a call
+  count
+};
+const char* name(LayerPoint p);
+inline constexpr std::size_t kLayerPoints = static_cast<std::size_t>(LayerPoint::count);
 const char* name(Point p);
 inline constexpr std::size_t kPoints = static_cast<std::size_t>(Point::count);
 
@@ -47,6 +60,7 @@ struct Contract {
   std::string preset;
   Form form = Form::recurrent;
   std::array<Store, kPoints> points{};
+  std::array<Store, kLayerPoints> layer{};
   Accumulator accumulator = Accumulator::fp32;
   int chunk = 64;                                  // C; 1 for recurrent
   int block = 16;                                  // rows of one block of block_inverse
@@ -60,6 +74,8 @@ struct Contract {
 
   const Store& at(Point p) const { return points[static_cast<std::size_t>(p)]; }
   Store& at(Point p) { return points[static_cast<std::size_t>(p)]; }
+  const Store& at(LayerPoint p) const { return layer[static_cast<std::size_t>(p)]; }
+  Store& at(LayerPoint p) { return layer[static_cast<std::size_t>(p)]; }
   bool operator==(const Contract&) const = default;
 };
 
@@ -72,7 +88,7 @@ std::string explain(const Contract& c);            // every option and point, on
 std::vector<std::pair<std::string, std::vector<std::string>>> contract_keys();
 
 // The contract as it applies to a problem: `out` narrowed to the io dtype and `ht` to the state dtype, unless they
-// are at least as narrow already. Of a stage: chunkwise in the problem's chunks, with W and U. Bounds, sigma and simulation of a problem take the narrowed contract.
+// are at least as narrow already; of the layer `out` is y, and `conv_state` is narrowed to the io dtype. Of a stage: chunkwise in the problem's chunks, with W and U. Bounds, sigma and simulation of a problem take the narrowed contract.
 Contract for_problem(const Contract& c, const Problem& p);
 
 Store arithmetic(const Contract& c);               // fp64 or fp32, to nearest: of every operation that is no store

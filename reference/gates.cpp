@@ -47,9 +47,12 @@ DD<double> rounded(Compute compute) {
 }
 
 // y = exp(A_log) softplus(a + dt_bias), arguments finite.
-void rate(mpfr_t y, mpfr_prec_t bits, float a, float A_log, float dt_bias) {
-  Real x(bits + 300, static_cast<double>(a)), scale(bits + 300, static_cast<double>(A_log)), log_one(bits + 300);
-  mpfr_add_d(x.x, x.x, static_cast<double>(dt_bias), MPFR_RNDN);      // exact: floats span 277 bits
+void rate(mpfr_t y, mpfr_prec_t bits, DD<double> a, float A_log, float dt_bias) {
+  Real x(bits + 300), scale(bits + 300, static_cast<double>(A_log)), log_one(bits + 300);
+  Real sum(2200, a.hi);
+  mpfr_add_d(sum.x, sum.x, a.lo, MPFR_RNDN);       // exact: doubles span 2098 bits
+  mpfr_add_d(sum.x, sum.x, static_cast<double>(dt_bias), MPFR_RNDN);
+  mpfr_set(x.x, sum.x, MPFR_RNDN);
   if (mpfr_cmp_si(x.x, -100000) < 0) {             // softplus(x) = e^x (1 - e^x/2 ...) to 2^-140000, and e^x may be out of range
     mpfr_add(x.x, x.x, scale.x, MPFR_RNDN);
     mpfr_exp(y, x.x, MPFR_RNDN);
@@ -63,6 +66,7 @@ void rate(mpfr_t y, mpfr_prec_t bits, float a, float A_log, float dt_bias) {
   mpfr_exp(scale.x, scale.x, MPFR_RNDN);
   mpfr_mul(y, log_one.x, scale.x, MPFR_RNDN);
 }
+void rate(mpfr_t y, mpfr_prec_t bits, float a, float A_log, float dt_bias) { rate(y, bits, DD<double>{static_cast<double>(a), 0}, A_log, dt_bias); }
 
 // Limits of the rate at infinite arguments; finite arguments: nothing (NaN is a limit that does not exist).
 bool rate_limit(float a, float A_log, float dt_bias, double& limit) {
@@ -134,6 +138,50 @@ DD<double> sigmoid(float x) {
     mpfr_add_ui(y, y, 1, MPFR_RNDN);
     mpfr_ui_div(y, 1, y, MPFR_RNDN);
   });
+}
+
+DD<double> exponential(DD<double> x) {
+  if (x.hi > -0x1p-60) return {1, x.hi};           // x^2/2 is below 2^-120
+  if (x.hi < -2000) return {0, 0};
+  return rounded([x](mpfr_t y, mpfr_prec_t bits) {
+    Real sum(bits + 64, x.hi);
+    mpfr_add_d(sum.x, sum.x, x.lo, MPFR_RNDN);
+    mpfr_exp(y, sum.x, MPFR_RNDN);
+  });
+}
+
+DD<double> raw_gate(DD<double> a, float A_log, float dt_bias) {
+  double limit;
+  if (rate_limit(static_cast<float>(a.hi), A_log, dt_bias, limit)) return {-limit, 0};
+  return negate(rounded([=](mpfr_t y, mpfr_prec_t bits) { rate(y, bits, a, A_log, dt_bias); }));
+}
+
+namespace {
+// x / (1 + e^-x), or 1 / (1 + e^-x).
+DD<double> logistic(DD<double> x, bool times_x) {
+  return rounded([=](mpfr_t y, mpfr_prec_t bits) {
+    Real sum(bits + 64, x.hi), e(bits + 64);
+    mpfr_add_d(sum.x, sum.x, x.lo, MPFR_RNDN);
+    mpfr_neg(e.x, sum.x, MPFR_RNDN);
+    mpfr_exp(e.x, e.x, MPFR_RNDN);
+    mpfr_add_ui(e.x, e.x, 1, MPFR_RNDN);
+    if (times_x) mpfr_div(y, sum.x, e.x, MPFR_RNDN);
+    else mpfr_ui_div(y, 1, e.x, MPFR_RNDN);
+  });
+}
+}  // namespace
+
+DD<double> sigmoid(DD<double> x) {
+  if (x.hi == 0) return {0.5, 0};
+  if (x.hi > 80) return {1, 0};                    // e^-80 is below 2^-115
+  if (x.hi < -2000) return {0, 0};
+  return logistic(x, false);
+}
+
+DD<double> silu(DD<double> x) {
+  if (x.hi == 0 || x.hi < -2000) return {0, 0};
+  if (x.hi > 80) return x;
+  return logistic(x, true);
 }
 
 double round_to(DD<double> x, Format f) {

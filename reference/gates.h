@@ -13,6 +13,12 @@ DD<double> raw_gate(float a, float A_log, float dt_bias);        // g = -exp(A_l
 DD<double> raw_decay(float a, float A_log, float dt_bias);       // e^g of that g, not of a rounded one
 DD<double> sigmoid(float x);                                     // 1 / (1 + e^-x)
 
+// The same of double-double arguments, and silu(x) = x sigmoid(x): within 2^-106 of the value (2^-1000 near 0).
+DD<double> exponential(DD<double> x);                            // e^x, x <= 0
+DD<double> raw_gate(DD<double> a, float A_log, float dt_bias);
+DD<double> sigmoid(DD<double> x);
+DD<double> silu(DD<double> x);
+
 // x rounded to nearest even in format f, once (hi alone would be rounded twice).
 double round_to(DD<double> x, Format f);
 

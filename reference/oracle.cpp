@@ -38,6 +38,7 @@
 #include "reference/oracle_block.h"
 #include "reference/parallel.h"
 #include "reference/recurrence.h"
+#include "reference/layer.h"
 #include "reference/stages.h"
 #include "reference/strand.h"
 #include "reference/truth.h"
@@ -406,6 +407,7 @@ Truth oracle(const Run& run, OracleStats* stats, const std::function<void(double
   using namespace oracle_detail;
   const Problem& p = run.problem;
   if (p.operation == Operation::stages) return stage_oracle(run, stats, progress);
+  if (p.layer()) return layer_oracle(run, stats);
   const std::vector<Strand> all = strands(run);
   const std::int64_t HV = p.value_heads, heads = static_cast<std::int64_t>(all.size()) * HV, K = p.key_dim, V = p.value_dim;
   Truth truth;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kOperations[] = {"prefill", "decode", "verify", "backward", "layer_prefill", "layer_decode", "stages"};
 constexpr const char* kStageNames[kStages] = {"gate_sum", "gram", "inverse", "uw", "chunk_states", "output"};
+constexpr const char* kL2Forms[] = {"root", "max", "none"};
 constexpr const char* kRules[] = {"gated_delta", "delta", "gated_linear", "retention", "linear", "kda"};
 
 [[noreturn]] void fail(std::string_view whole, const std::string& why) {
@@ -57,6 +58,7 @@ std::string hexfloat(double x) {
 const char* name(Operation op) { return kOperations[static_cast<int>(op)]; }
 const char* name(Rule r) { return kRules[static_cast<int>(r)]; }
 const char* name(Stage s) { return kStageNames[static_cast<int>(s)]; }
+const char* name(L2Form f) { return kL2Forms[static_cast<int>(f)]; }
 
 std::int64_t Problem::tokens() const {
   std::int64_t sum = 0;
@@ -71,7 +73,7 @@ std::vector<std::int64_t> Problem::offsets() const {
 }
 
 std::vector<std::int64_t> Problem::cuts() const {
-  if (!pool()) return split;
+  if (!pool() && operation != Operation::layer_decode) return split;
   std::vector<std::int64_t> c;
   const std::int64_t step = operation == Operation::verify ? draft : 1;
   for (std::int64_t t = step; t < lengths[0]; t += step) c.push_back(t);
@@ -129,6 +131,9 @@ std::string to_string(const Problem& p) {
   if (p.rule != Rule::gated_delta) option(std::string("rule=") + name(p.rule));
   if (p.operation == Operation::stages) option(std::string("stage=") + name(p.stage));
   if (p.chunk) option("chunk=" + std::to_string(p.chunk));
+  if (p.hidden) option("hidden=" + std::to_string(p.hidden));
+  if (p.conv) option("conv=" + std::to_string(p.conv));
+  if (p.l2 != L2Form::root) option(std::string("l2=") + name(p.l2));
   if (p.scale != 0) option("scale=" + hexfloat(p.scale));
   return t + options;
 }
@@ -198,6 +203,13 @@ Problem parse_problem(std::string_view text) {
       else if (o == "far") p.far = p.strided = true;
       else if (o == "cu=i32") p.short_offsets = true;
       else if (key == "chunk") p.chunk = number(text, val, "chunk");
+      else if (key == "hidden") p.hidden = number(text, val, "hidden");
+      else if (key == "conv") p.conv = number(text, val, "conv");
+      else if (key == "l2") {
+        const int f = index_of(kL2Forms, val);
+        if (f < 0) fail(text, "unknown l2 '" + std::string(val) + "' (forms: root, max, none)");
+        p.l2 = static_cast<L2Form>(f);
+      }
       else if (key == "stage") {
         const int s = index_of(kStageNames, val);
         if (s < 0) fail(text, "unknown stage '" + std::string(val) + "' (stages: gate_sum, gram, inverse, uw, chunk_states, output)");
@@ -246,6 +258,20 @@ void validate(const Problem& p) {
     if (p.scale != 0 && p.stage != Stage::output) fail(text, "scale belongs to stage output");
   } else if (p.chunk) {
     fail(text, "chunk belongs to stages");
+  }
+  if (p.layer()) {
+    if (p.hidden < 1) fail(text, "the layer needs hidden=<width of x>");
+    if (p.conv < 1 || p.conv > 64) fail(text, "the layer needs conv=<taps of the convolution>, 1 to 64");
+    if (p.raw || p.unit || p.rule != Rule::gated_delta || p.beta != DType::f32) fail(text, "the layer makes gates and beta itself, for the rule gated_delta: no raw, unit, rule or beta");
+    const double widest = static_cast<double>(p.hidden) * static_cast<double>(2 * p.heads * p.key_dim + p.value_heads * p.value_dim);
+    if (widest > limit || rows * static_cast<double>(p.hidden) > limit) fail(text, "too large (more than 2^40 elements in one tensor)");
+    if (p.operation == Operation::layer_decode) {
+      if (p.padding || !p.split.empty()) fail(text, "pad and split belong to layer_prefill");
+      for (const std::int64_t n : p.lengths)
+        if (n != p.lengths[0] || n < 1) fail(text, "every sequence of layer_decode has the same number of tokens, at least one");
+    }
+  } else if (p.hidden || p.conv || p.l2 != L2Form::root) {
+    fail(text, "hidden, conv and l2 belong to the layer");
   }
   if (!p.pool()) {
     if (p.slots || p.draft) fail(text, "slots and draft belong to decode and verify");

@@ -5,6 +5,8 @@
 // prints as <len>x<r> (r >= 2, N >= 2 and not all equal).
 // decode and verify work on a pool of states, for example  decode/n4_t6_h2_hv4_k64_v48/bf16/h0,slots=7 : 6 calls of one token
 // for each of 4 batch rows;  verify/n2_t9_h1_hv2_k64_v64/fp32/h0,slots=4,draft=4 : two calls of 4 draft tokens and a plain step.
+// layer_prefill and layer_decode are the layer around the rule (layer.h), for example  layer_prefill/n2_t9+4_h2_hv4_k16_v16/bf16/h0,hidden=32,conv=4
+// (decode: one token of every sequence a call).
 // stages is one step of the chunkwise form alone (stages.h), for example  stages/n2_t70+33_h1_hv2_k64_v64/bf16/stage=uw,chunk=64
 #pragma once
 #include <cstdint>
@@ -22,10 +24,13 @@ enum class Rule : std::uint8_t { gated_delta, delta, gated_linear, retention, li
 // Steps of the chunkwise form (accuracy standard, section 10), in the order in which they need each other.
 enum class Stage : std::uint8_t { gate_sum, gram, inverse, uw, chunk_states, output };
 inline constexpr int kStages = 6;
+// How the layer normalises q and k: x / sqrt(sum x^2 + eps); x / max(|x|, eps); not at all.
+enum class L2Form : std::uint8_t { root, max, none };
 
 const char* name(Operation op);
 const char* name(Rule r);
 const char* name(Stage s);
+const char* name(L2Form f);
 
 struct Problem {
   Operation operation = Operation::prefill;
@@ -51,11 +56,15 @@ struct Problem {
   bool unit = false;                               // option unit: keys and queries of length exactly 1, which kernels that normalise them leave as they are
   Stage stage = Stage::gate_sum;                   // of stages: options stage=<name> and
   std::int64_t chunk = 0;                          // chunk=<rows>
+  // Of the layer: options hidden=<n>, width of x and y; conv=<W>, taps of the convolution; l2=max, l2=none.
+  std::int64_t hidden = 0, conv = 0;
+  L2Form l2 = L2Form::root;
   double scale = 0;                                // option scale=<hexfloat>; 0: float(K^-1/2), see effective_scale
 
+  bool layer() const { return operation == Operation::layer_prefill || operation == Operation::layer_decode; }
   bool pool() const { return operation == Operation::decode || operation == Operation::verify; }
   std::int64_t states() const { return pool() ? slots : sequences(); }   // rows of h0 and ht
-  // Tokens of every sequence before each call but the first: split; decode: one by one; verify: draft by draft.
+  // Tokens of every sequence before each call but the first: split; decode, layer_decode: one by one; verify: draft by draft.
   std::vector<std::int64_t> cuts() const;
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;                     // sum of lengths, without padding

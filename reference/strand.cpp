@@ -10,6 +10,7 @@
 
 #include "reference/certify.h"
 #include "reference/gates.h"
+#include "reference/layer.h"
 #include "reference/stages.h"
 
 namespace gdn {
@@ -140,7 +141,7 @@ Strand sequence(const Problem& p, I n, I first) {
 
 std::vector<Strand> strands(const Run& run) {
   const Problem& p = run.problem;
-  if (p.operation == Operation::stages) throw std::logic_error(to_string(p) + ": a stage has no strands");
+  if (own_tensors(p)) throw std::logic_error(to_string(p) + ": a stage or a layer has no strands");
   if (p.pool()) return pool_strands(run);
   std::vector<Strand> all;
   const auto offsets = p.offsets();
@@ -207,11 +208,14 @@ StrandPlace find_strand(const std::vector<Strand>& all, std::string_view tensor,
   return {};
 }
 
+std::vector<StageTensor> own_inputs(const Problem& p) { return p.layer() ? layer_inputs(p) : stage_inputs(p); }
+std::vector<StageTensor> own_outputs(const Problem& p) { return p.layer() ? layer_outputs(p) : stage_outputs(p); }
+
 std::vector<const char*> output_names(const Problem& p) {
   std::vector<const char*> names{"o"};
-  if (p.operation == Operation::stages) {
+  if (own_tensors(p)) {
     names.clear();
-    for (const StageTensor& t : stage_outputs(p)) names.push_back(t.name);
+    for (const StageTensor& t : own_outputs(p)) names.push_back(t.name);
     return names;
   }
   if (p.final_state) names.push_back("ht");
@@ -220,16 +224,16 @@ std::vector<const char*> output_names(const Problem& p) {
 }
 
 std::vector<std::int64_t> output_shape(const Problem& p, std::string_view tensor) {
-  if (p.operation == Operation::stages)
-    for (const StageTensor& t : stage_outputs(p))
+  if (own_tensors(p))
+    for (const StageTensor& t : own_outputs(p))
       if (tensor == t.name) return t.shape;
   if (tensor == "o") return {p.tokens() + p.padding, p.value_heads, p.value_dim};
   return {tensor == "snapshots" ? p.tokens() : p.states(), p.value_heads, p.key_dim, p.value_dim};
 }
 
 DType output_dtype(const Problem& p, std::string_view tensor) {
-  if (p.operation == Operation::stages)
-    for (const StageTensor& t : stage_outputs(p))
+  if (own_tensors(p))
+    for (const StageTensor& t : own_outputs(p))
       if (tensor == t.name) return t.dtype;
   return tensor == "o" ? p.io : p.state;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reference/head.h"
+#include "reference/stages.h"
 
 namespace gdn {
 
@@ -26,8 +27,13 @@ HeadInputs head_inputs(const Run& run, const Strand& s, std::int64_t hv);
 struct StrandPlace { std::int64_t strand = -1, token = -1; };
 StrandPlace find_strand(const std::vector<Strand>& all, std::string_view tensor, std::int64_t row);
 
-// Outputs of an operation, in this order: "o", "ht" when there is a final state, "snapshots" of verify; those of a stage
-// (stages.h); their shapes and dtypes.
+// Stages and layers name their tensors themselves (stages.h, layer.h): inputs without cu_seqlens, and outputs.
+inline bool own_tensors(const Problem& p) { return p.operation == Operation::stages || p.layer(); }
+std::vector<StageTensor> own_inputs(const Problem& p);
+std::vector<StageTensor> own_outputs(const Problem& p);
+
+// Outputs of an operation, in this order: "o", "ht" when there is a final state, "snapshots" of verify; those of a stage or
+// a layer; their shapes and dtypes.
 std::vector<const char*> output_names(const Problem& p);
 std::vector<std::int64_t> output_shape(const Problem& p, std::string_view tensor);
 DType output_dtype(const Problem& p, std::string_view tensor);

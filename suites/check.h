@@ -8,6 +8,7 @@
 #include "golden/store.h"
 #include "kernels/session.h"
 #include "reference/bound.h"
+#include "reference/layer.h"
 #include "reference/stage_bound.h"
 #include "reports/record.h"
 #include "suites/exact.h"
@@ -51,7 +52,7 @@ struct CheckResult {
 // Bounds of the outputs of a run, in the shapes of the outputs; elements that are nobody's have none (0).
 struct RunBounds {
   std::vector<double> o, ht, snapshots;
-  StageBounds stage;                               // of a stage
+  StageBounds stage;                               // of a stage or a layer
   const std::vector<double>& of(std::string_view tensor) const {
     if (const auto at = stage.find(tensor); at != stage.end()) return at->second;
     return tensor == "o" ? o : tensor == "ht" ? ht : snapshots;

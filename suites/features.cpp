@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "reference/strand.h"
+
 namespace gdn {
 namespace {
 
@@ -32,6 +34,11 @@ std::set<std::string> features(const Problem& p) {
   if (p.value_heads > p.heads) f.insert(p.heads > 1 ? "grouped heads" : "one key head for several value heads");
   if (!p.cuts().empty()) f.insert("several calls");
   if (p.raw) f.insert("raw gates");
+  if (p.layer()) {
+    for (const std::int64_t length : p.lengths)
+      if (length > 0 && length < p.conv - 1) f.insert("fewer tokens than the convolution reaches back");
+    f.insert(std::string("l2norm ") + name(p.l2));
+  }
   if (p.sequences() > 1) f.insert("several sequences");
   if (p.padding) f.insert("padding");
   for (const std::int64_t length : p.lengths) {
@@ -50,7 +57,7 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
   if (p.scale != 0 && k.convention.scale == ScaleHandling::fixed) return "the kernel's convention fixes the scale";
   if (int e; k.convention.scale == ScaleHandling::folded && std::frexp(p.effective_scale(), &e) != 0.5)
     return "the kernel's convention has the scale in q, which takes powers of two";
-  if (k.convention.l2norm == L2Norm::in_kernel && !p.unit && p.operation != Operation::stages) return "the kernel normalises keys, and these are not of length exactly 1";
+  if (k.convention.l2norm == L2Norm::in_kernel && !p.unit && !own_tensors(p)) return "the kernel normalises keys, and these are not of length exactly 1";
   if (!holds(c.io, p.io)) return std::string("io dtype ") + name(p.io) + " is not declared";
   if (!holds(c.state, p.state)) return std::string("state dtype ") + name(p.state) + " is not declared";
   if (!holds(c.gate, p.gate)) return std::string("gate dtype ") + name(p.gate) + " is not declared";
@@ -88,7 +95,7 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
   if (p.operation == Operation::stages) q.chunk = nearest(p.chunk, 0, 0, stage_chunks(c, k.contract));
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
-  q.unit = k.convention.l2norm == L2Norm::in_kernel;
+  q.unit = k.convention.l2norm == L2Norm::in_kernel && !p.layer();
   int e;
   const auto power_of_two = [&](const Problem& x) { return std::frexp(x.effective_scale(), &e) == 0.5; };
   if (k.convention.scale == ScaleHandling::fixed) {

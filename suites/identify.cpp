@@ -563,7 +563,7 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   if (results.empty()) return all;
   const Golden& g = results[0]->golden;
   const Case& c = g.the_case;
-  if (c.problem.operation == Operation::stages) {
+  if (own_tensors(c.problem)) {
     parallel_for(static_cast<I>(results.size()), [&](I i) { all[static_cast<std::size_t>(i)] = identify_stage(*results[static_cast<std::size_t>(i)]); });
     return all;
   }

@@ -1,4 +1,4 @@
-// Identification for stages: faults of that stage, by everything that it returns. Rounding is weighed by the bound, since a
+// Identification for stages and layers: faults of that stage, or of the layer, by everything that it returns. Rounding is weighed by the bound, since a
 // correct result is nowhere beyond it: z of one is at most the root of the number of elements that the fault changes.
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,9 @@ Identification identify_stage(const CheckInput& in) {
   const Run& run = in.golden.the_case.runs.at(0);
   const Problem& p = run.problem;
   const Standings standing = standings(run, in.kernel);
-  const TensorSet exact = run_fault(*find_fault("none"), Form::chunkwise, run);
+  const Form form = p.layer() ? Form::recurrent : Form::chunkwise;
+  const int stage = p.layer() ? kStages : static_cast<int>(p.stage);
+  const TensorSet exact = run_fault(*find_fault("none"), form, run);
   const auto difference = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : a - b; };
   struct Element { std::string tensor; std::int64_t index; double error, weight; };
   std::vector<Element> elements;
@@ -46,8 +48,8 @@ Identification identify_stage(const CheckInput& in) {
   id.evidence = missing > 0 ? Evidence::missing_numbers : Evidence::values;
   id.elements = missing > 0 ? missing : energy * energy / fourth;
   for (const Fault& f : fault_bank()) {
-    if (f.stage != static_cast<int>(p.stage)) continue;
-    const TensorSet with = run_fault(f, Form::chunkwise, run);
+    if (f.stage != stage) continue;
+    const TensorSet with = run_fault(f, form, run);
     Resemblance r;
     r.name = f.name;
     r.mechanism = f.mechanism;

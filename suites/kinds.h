@@ -116,6 +116,9 @@ inline constexpr Kind kKinds[] = {
     // --- norms, layer, backward ---
     {"l2norm-eps-wrong", "layer", false, "the epsilon of the l2norm is on the wrong quantity"},
     {"conv-state-wrong", "layer", true, "the convolution's history is shifted, or read from the wrong end"},
+    {"activation-order-wrong", "layer", false, "SiLU is missing, or comes before the convolution or into its history"},
+    {"norm-order-wrong", "layer", false, "a norm stands at another place of the layer"},
+    {"projection-packing-wrong", "layer", true, "projections that are handed over together are cut at the wrong places"},
     {"gated-norm-wrong", "layer", false, "gate and norm are exchanged, the activation is another one, or the weight is 1+w"},
     {"gradient-wrong", "backward", false, "a gradient has a missing, doubled or misplaced term"},
     {"gradient-unwritten", "backward", true, "gradient rows past a boundary are not written"},

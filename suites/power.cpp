@@ -175,8 +175,8 @@ std::string number(double x) {
   return text;
 }
 
-// Faults of a stage change nothing elsewhere, nor the others anything in a stage.
-bool concerns(const Fault& f, const Problem& p) { return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : -1); }
+// Faults of a stage or of the layer change nothing elsewhere, nor the others anything in a stage.
+bool concerns(const Fault& f, const Problem& p) { return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : p.layer() ? kStages : -1); }
 
 // Measured, and no number differs from the exact one.
 bool unreached(const FaultPower& f) {

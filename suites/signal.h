@@ -1,5 +1,5 @@
 // Signal: the size against which a bound is called vacuous (accuracy standard 5.5): the greater of |truth| of the
-// element and the root mean square of its row (the V channels of one token and head, or of one state row; of a stage its last axis). One small
+// element and the root mean square of its row (the V channels of one token and head, or of one state row; of a stage or a layer its last axis). One small
 // element of a healthy row is still judged well by a bound that is small beside the row.
 #pragma once
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace gdn {
 
 class Signal {
  public:
-  explicit Signal(const TruthTensor& t) : truth_(t), width_(t.shape.size() > 2 ? t.shape.back() : 1) {
+  explicit Signal(const TruthTensor& t, bool rows = false) : truth_(t), width_(t.shape.size() > 2 || rows ? std::max<std::int64_t>(1, t.shape.back()) : 1) {
     rms_.resize(t.hi.size() / static_cast<std::size_t>(width_));
     for (std::size_t r = 0; r < rms_.size(); ++r) {
       double sum = 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "reference/layer.h"
 #include "reference/parallel.h"
 #include "reference/simulate.h"
 #include "reference/stage_bound.h"
@@ -20,7 +21,7 @@ class Simulated final : public KernelSession {
     info_.version = "1";
     info_.how = "--kernel 'simulated/" + to_string(carried_out) + "'" + (carried_out == declared ? "" : " --contract '" + to_string(declared) + "'");
     info_.contract = declared;
-    info_.capabilities = parse_capabilities(std::string("io=fp32,bf16,fp16;ops=prefill") +
+    info_.capabilities = parse_capabilities(std::string("io=fp32,bf16,fp16;ops=prefill") + (carried_out.accumulator == Accumulator::fp64 ? "" : ",layer_prefill,layer_decode") +
                                             (carried_out.form == Form::chunkwise ? ",stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128" : "") + ";rules=gated_delta,delta,gated_linear,retention,linear" +
                                             (carried_out.form == Form::recurrent ? ",kda" : "") +
                                             ";state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2");
@@ -60,6 +61,18 @@ Execution carry_out(const Contract& contract, const Run& run) {
       for (std::int64_t i = 0; i < t.size(); ++i) {
         if (std::isnan(exact.at(i))) t.set_bits(i, poison_bits(t.dtype));
         else t.set(i, round_to(exact.at(i), last));
+      }
+    }
+    return e;
+  }
+  if (p.layer()) {
+    const TensorSet exact = simulate_layer(narrowed, run);
+    for (const StageTensor& o : layer_outputs(p)) {
+      Tensor& t = e.outputs[o.name] = Tensor(o.dtype, o.shape);
+      const Tensor& from = exact.at(o.name);
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        if (std::isnan(from.at(i))) t.set_bits(i, poison_bits(t.dtype));
+        else t.set(i, from.at(i));
       }
     }
     return e;

@@ -67,11 +67,32 @@ std::string stage_spread(const Problem& p, std::string_view tensor, const std::v
   return text.empty() ? "everywhere" : text;
 }
 
+// Of a layer: sequences and tokens of y, channels and columns of conv_state.
+std::string layer_spread(const Problem& p, std::string_view tensor, const std::vector<I>& failing, I longest) {
+  const bool y = tensor == "y";
+  const std::vector<I> shape = output_shape(p, tensor);
+  Axis sequence("sequence", p.sequences()), token("token", y ? longest : 0), row("channel", y ? 0 : shape[1]), column(y ? "hidden channel" : "column", shape.back());
+  Run run;
+  run.problem = p;
+  for (const I e : failing) {
+    const Location l = locate(run, 0, tensor, e, 0);
+    sequence.mark(l.sequence);
+    token.mark(l.token);
+    row.mark(l.row);
+    column.mark(l.column);
+  }
+  std::string text;
+  for (const Axis* a : {&sequence, &token, &row, &column})
+    if (const std::string w = words(*a); !w.empty()) text += (text.empty() ? "" : "; ") + w;
+  return text.empty() ? "everywhere" : text;
+}
+
 }  // namespace
 
 std::string spread(const Problem& p, std::string_view tensor, const std::vector<I>& failing, int chunk) {
   const I longest = p.lengths.empty() ? 0 : *std::max_element(p.lengths.begin(), p.lengths.end());
   if (p.operation == Operation::stages) return stage_spread(p, tensor, failing);
+  if (p.layer() && tensor != "ht") return layer_spread(p, tensor, failing, longest);
   const bool state = tensor != "o", pool = p.pool() && tensor == "ht";
   Run run;
   run.problem = p;

@@ -21,13 +21,13 @@ Standings standings(const Run& run, const KernelInfo& kernel) {
   const Problem& p = run.problem;
   const I HV = p.value_heads, V = p.value_dim, K = p.key_dim, r = HV / p.heads;
   Standings s;
-  if (p.operation == Operation::stages) {          // all but the rows past the last sequence
-    for (const StageTensor& o : stage_outputs(p)) {
+  if (own_tensors(p)) {                            // all but the rows past the last sequence
+    for (const StageTensor& o : own_outputs(p)) {
       I row = 1;
       for (std::size_t d = 1; d < o.shape.size(); ++d) row *= o.shape[d];
       std::vector<Standing>& all = s.stage[o.name];
       all.assign(static_cast<std::size_t>(row * o.shape[0]), Standing::judged);
-      if (o.shape[0] == p.tokens() + p.padding && o.shape.size() < 4) std::fill(all.begin() + row * p.tokens(), all.end(), Standing::unowned);
+      if (o.shape[0] == p.tokens() + p.padding && o.shape.size() < 4 && std::string_view(o.name) != "conv_state") std::fill(all.begin() + row * p.tokens(), all.end(), Standing::unowned);
       for (std::size_t n = 0; std::string_view(o.name) == "ht" && kernel.convention.empty == EmptySequence::untouched && n < p.lengths.size(); ++n)
         if (p.lengths[n] == 0) std::fill_n(all.begin() + static_cast<I>(n) * row, row, Standing::unowned);
     }
@@ -132,6 +132,7 @@ Format overflow_format(const CheckInput& in, std::size_t run, std::string_view t
   const Contract c = in.bounds.contract(run);
   const Problem& p = in.golden.the_case.runs[run].problem;
   if (p.operation == Operation::stages) return stage_stores(c, p, tensor).back().format;
+  if (tensor == "conv_state") return c.at(LayerPoint::conv_state).format;
   return c.at(tensor == "ht" ? Point::ht : Point::out).format;
 }
 

@@ -21,7 +21,7 @@ enum class Standing : std::uint8_t {
 // One entry per element of the outputs of the run; empty for outputs that it does not have.
 struct Standings {
   std::vector<Standing> o, ht, snapshots;
-  std::map<std::string, std::vector<Standing>, std::less<>> stage;   // outputs of a stage
+  std::map<std::string, std::vector<Standing>, std::less<>> stage;   // outputs of a stage or a layer
   const std::vector<Standing>& of(std::string_view tensor) const {
     if (const auto at = stage.find(tensor); at != stage.end()) return at->second;
     return tensor == "o" ? o : tensor == "ht" ? ht : snapshots;

@@ -3,7 +3,7 @@
 #include <Eigen/Core>
 #include <cmath>
 
-#include "kernels/cpu/driver.h"
+#include "kernels/cpu/recurrent.h"
 #include "kernels/registry.h"
 
 namespace gdn::cpu {
@@ -12,9 +12,11 @@ namespace {
 using Row = Eigen::Map<Eigen::ArrayXf>;
 using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
 
-std::size_t workspace(std::int64_t, std::int64_t, std::int64_t V) { return static_cast<std::size_t>(2 * V); }
+}  // namespace
 
-void block(const Block& b) {
+std::size_t recurrent_workspace(std::int64_t, std::int64_t, std::int64_t V) { return static_cast<std::size_t>(2 * V); }
+
+void recurrent_block(const Block& b) {
   const std::int64_t K = b.K, V = b.V;
   Row w(b.work, V), y(b.work + V, V);
   const auto S = [&](std::int64_t d) { return Row(b.S + d * V, V); };
@@ -46,8 +48,10 @@ void block(const Block& b) {
   }
 }
 
-constexpr Method kFp32{64, false, false, true, workspace, block, true};
-constexpr Method kBf16{64, false, true, true, workspace, block, true};
+namespace {
+
+constexpr Method kFp32{64, false, false, true, recurrent_workspace, recurrent_block, true};
+constexpr Method kBf16{64, false, true, true, recurrent_workspace, recurrent_block, true};
 
 template <const Method& method>
 int create_with(const gdn_problem* problem, void** plan, char* message, std::size_t size) {

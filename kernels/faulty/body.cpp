@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "kernels/faulty/narrow.h"
+#include "kernels/faulty/layer.h"
 #include "kernels/faulty/stages.h"
 
 namespace gdn::faulty {
@@ -1498,6 +1499,7 @@ const std::vector<Fault>& table() {
   static const std::vector<Fault> all = [] {
     std::vector<Fault> faults(std::begin(kTable), std::end(kTable));
     faults.insert(faults.end(), stage_table().begin(), stage_table().end());
+    faults.insert(faults.end(), layer_table().begin(), layer_table().end());
     return faults;
   }();
   return all;

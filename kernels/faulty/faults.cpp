@@ -14,14 +14,17 @@
 #include <utility>
 
 #include "kernels/faulty/body.h"
+#include "kernels/faulty/layer.h"
 #include "kernels/faulty/stages.h"
 #include "kernels/schedule.h"
 #include "reference/format.h"
+#include "reference/layer.h"
 #include "reference/stages.h"
 
 namespace gdn {
 namespace {
 
+using faulty::LayerView;
 using faulty::Memory;
 using faulty::Scalar;
 using faulty::StageView;
@@ -31,7 +34,7 @@ constexpr Fault kNone{"none", "", 3, 0, "the algorithm without a fault", "the tw
 constexpr int kVariants = 4;                       // recurrent fp32, bf16; chunk fp32, bf16
 constexpr const char* kVariantNames[kVariants] = {"recurrent-fp32", "recurrent-bf16", "chunk-fp32", "chunk-bf16"};
 constexpr const char* kContracts[kVariants] = {"fp32-recurrent", "bf16-recurrent", "fp32-chunk;solve=block_inverse;block=64", "bf16-chunk;block=64"};
-constexpr int kSlots = 1600;                       // room for 400 faults
+constexpr int kSlots = 2000;                       // room for 500 faults
 
 int index_of(const Fault& f) {
   const auto& bank = faulty::table();
@@ -130,7 +133,8 @@ int say(char* message, std::size_t size, const char* text, int code) {
 int create_variant(int slot, const gdn_problem* problem, void** plan, char* message, std::size_t size) {
   const bool pool = problem->operation == GDN_DECODE || problem->operation == GDN_VERIFY;
   const bool stages = problem->operation == GDN_STAGES && slot % kVariants >= 2;
-  if (problem->operation != GDN_PREFILL && !(pool && slot % kVariants < 2) && !stages) return say(message, size, "only prefill, in the recurrent form decode and verify", GDN_NOT_SUPPORTED);
+  const bool layer = (problem->operation == GDN_LAYER_PREFILL || problem->operation == GDN_LAYER_DECODE) && slot % kVariants < 2;
+  if (problem->operation != GDN_PREFILL && !(pool && slot % kVariants < 2) && !stages && !layer) return say(message, size, "only prefill, in the recurrent form decode and verify", GDN_NOT_SUPPORTED);
   if (problem->rule != GDN_RULE_GATED_DELTA && problem->rule != GDN_RULE_DELTA) return say(message, size, "only the gated delta rule", GDN_NOT_SUPPORTED);
   const int variant = slot % kVariants;
   *plan = new Plan{slot, slot / kVariants - 1, variant < 2 ? Form::recurrent : Form::chunkwise,
@@ -217,9 +221,42 @@ int run_stage(const Plan& p, const gdn_call* call, char* message, std::size_t si
   return GDN_OK;
 }
 
+int run_layer(const Plan& p, const gdn_call* call, char* message, std::size_t size) {
+  constexpr std::pair<const char*, int> kRoles[] = {{"x", GDN_X}, {"norm_in_w", GDN_NORM_IN_W}, {"w_qkv", GDN_W_QKV}, {"w_z", GDN_W_Z}, {"w_a", GDN_W_A}, {"w_b", GDN_W_B},
+                                                    {"w_conv", GDN_W_CONV}, {"w_out", GDN_W_OUT}, {"norm_w", GDN_NORM_W}, {"A_log", GDN_A_LOG}, {"dt_bias", GDN_DT_BIAS},
+                                                    {"conv_state", GDN_CONV_STATE}, {"h0", GDN_H0}, {"ht", GDN_HT}, {"y", GDN_Y}};
+  const gdn_problem& problem = *call->problem;
+  LayerView x;
+  x.N = problem.N;
+  x.H = problem.H;
+  x.HV = problem.HV;
+  x.K = problem.K;
+  x.V = problem.V;
+  x.hidden = problem.hidden;
+  x.conv = problem.conv;
+  x.l2 = static_cast<L2Form>(problem.l2norm);
+  x.scale = problem.scale;
+  x.cu = read<std::int64_t>(gdn_find(call, GDN_CU_SEQLENS));
+  if (x.cu.empty()) return say(message, size, "cu_seqlens is needed", GDN_ERROR);
+  for (const auto& [name, role] : kRoles)
+    if (const gdn_tensor* t = gdn_find(call, role)) {
+      if (!t->writable || role == GDN_CONV_STATE) x.in[name] = read<double>(t);
+      if (!t->writable) continue;
+      x.out[name].assign(static_cast<std::size_t>(elements(t->t)), 0.0);
+      x.written[name].assign(x.out[name].size(), 0);
+    }
+  faulty::execute_layer(fault_at(p.fault), p.scalar, x);
+  for (const auto& [name, role] : kRoles)
+    if (const auto out = x.out.find(name); out != x.out.end())
+      for (std::size_t i = 0; i < out->second.size(); ++i)
+        if (x.written.at(name)[i]) put(gdn_find(call, role)->t, static_cast<std::int64_t>(i), out->second[i]);
+  return GDN_OK;
+}
+
 int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) {
   Plan& p = *static_cast<Plan*>(plan);
   if (call->problem->operation == GDN_STAGES) return run_stage(p, call, message, size);
+  if (call->problem->operation == GDN_LAYER_PREFILL || call->problem->operation == GDN_LAYER_DECODE) return run_layer(p, call, message, size);
   SeenTensors tensors(call, p.fault);
   struct Wrap {
     explicit Wrap(std::string_view fault) { offset_mask = fault == "element_offsets_in_31_bits" ? std::int64_t{0x7fffffff} : fault == "element_offsets_in_32_bits" ? std::int64_t{0xffffffff} : -1; }
@@ -327,7 +364,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify" : ";ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth;any_beta;align=4"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify,layer_prefill,layer_decode" : ";ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth;any_beta;align=4"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;
@@ -456,6 +493,35 @@ TensorSet stage_exact(const Fault& f, const Run& run) {
   return outputs;
 }
 
+Execution layer_exact(const Fault& f, const Run& run) {
+  const Problem& p = run.problem;
+  LayerView x;
+  x.N = p.sequences();
+  x.H = p.heads;
+  x.HV = p.value_heads;
+  x.K = p.key_dim;
+  x.V = p.value_dim;
+  x.hidden = p.hidden;
+  x.conv = p.conv;
+  x.l2 = p.l2;
+  x.scale = p.effective_scale();
+  x.cu = p.offsets();
+  for (const auto& [name, t] : run.inputs)
+    for (std::int64_t i = 0; i < t.size() && is_floating(t.dtype); ++i) x.in[name].push_back(t.at(i));
+  if (p.conv == 1) x.in["conv_state"];             // no columns
+  Execution e;
+  for (const StageTensor& o : layer_outputs(p)) {
+    Tensor& t = e.outputs[o.name] = Tensor(DType::f64, o.shape);
+    x.out[o.name].assign(static_cast<std::size_t>(t.size()), 0.0);
+    x.written[o.name].assign(x.out[o.name].size(), 0);
+  }
+  faulty::execute_layer(&f, Scalar::fp64, x);
+  for (auto& [name, t] : e.outputs)
+    for (std::int64_t i = 0; i < t.size(); ++i)
+      t.set(i, x.written.at(name)[static_cast<std::size_t>(i)] ? x.out.at(name)[static_cast<std::size_t>(i)] : std::numeric_limits<double>::quiet_NaN());
+  return e;
+}
+
 }  // namespace
 
 const std::vector<Fault>& fault_bank() { return faulty::table(); }
@@ -482,6 +548,7 @@ void forget_calls() { memories().clear(); }
 TensorSet run_fault(const Fault& fault, Form form, const Run& run) {
   check_rule(run.problem.rule);
   if (run.problem.operation == Operation::stages) return stage_exact(fault, run);
+  if (run.problem.layer()) return run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }).outputs;
   Memory memory;
   return run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }).outputs;
 }
@@ -491,6 +558,10 @@ std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const 
   std::vector<Execution> all;
   for (const Run& run : runs) {
     check_rule(run.problem.rule);
+    if (run.problem.layer()) {
+      all.push_back(run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }));
+      continue;
+    }
     all.push_back(run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }));
   }
   return all;

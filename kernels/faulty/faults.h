@@ -24,7 +24,7 @@ struct Fault {
   double parameter;                                // the smallest magnitude seen in the field; 0 where there is none
   const char* mechanism;                           // one sentence
   const char* origin;
-  int stage = -1;                                  // the Stage that it is a fault of; elsewhere such kernels are the twin. -1: of the whole
+  int stage = -1;                                  // the Stage that it is a fault of (kStages: of the layer); elsewhere such kernels are the twin. -1: of the rule
   bool has(Form f) const { return forms >> static_cast<unsigned>(f) & 1u; }
 };
 
@@ -32,7 +32,7 @@ const std::vector<Fault>& fault_bank();            // in the order of the table;
 const Fault* find_fault(std::string_view name);    // nullptr when unknown; "none" is the twin
 
 // Kernel objects "faulty/<fault>/<form>-<scalar>", form recurrent or chunk, scalar fp32 or bf16. Those of the recurrent
-// form decode and verify as well, those of the chunk form offer every stage.
+// form decode and verify as well and offer the layer, those of the chunk form offer every stage.
 // nullptr where the fault does not exist in that form.
 const gdn_kernel* faulty_kernel(const Fault& fault, Form form, FaultScalar scalar);
 const gdn_kernel* find_faulty_kernel(std::string_view name);
@@ -41,7 +41,7 @@ void forget_calls();
 
 // The fault in double precision: no rounding but the fault's own, so that (this - exact) is the fault's delta.
 // Output tensors "o" [T,HV,V], "ht" [N,HV,K,V], of a pool [slots,HV,K,V], and "snapshots" of verify in fp64; elements the fault leaves unwritten are NaN.
-// Carries out Problem::split; of a stage (form chunkwise) its outputs. Throws std::invalid_argument for rules other than gated_delta and delta.
+// Carries out Problem::split; of a stage (form chunkwise) and of the layer (form recurrent) its outputs. Throws std::invalid_argument for rules other than gated_delta and delta.
 TensorSet run_fault(const Fault& fault, Form form, const Run& run);
 // The runs of a case one after the other, with what the fault remembers from run to run, as a session carries them out. Violations
 // (Execution) name what is done outside the outputs.

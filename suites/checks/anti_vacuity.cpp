@@ -39,10 +39,10 @@ struct AntiVacuity final : Check {
       for (const char* tensor : output_names(run.problem)) {
         const auto it = in.golden.truths[i].find(std::string_view(tensor));
         if (it == in.golden.truths[i].end()) continue;
-        const Signal signal(it->second);
+        const Signal signal(it->second, std::string_view(tensor) == "y");
         for (std::int64_t e = 0; e < static_cast<std::int64_t>(it->second.hi.size()); ++e) {
           if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
-          if (by_definition(run.problem, tensor, e)) continue;
+          if (run.problem.operation == Operation::stages && by_definition(run.problem, tensor, e)) continue;
           ++elements;
           zeros += it->second.hi[static_cast<std::size_t>(e)] == 0;
           vacuous += !related && !(bound_of(in, i, tensor, e) <= signal.at(e));
@@ -80,7 +80,7 @@ struct AntiVacuity final : Check {
   // Does the final state of any head still hold more than 2^-24 of what it held half-way?
   static void prefix(const Run& run, bool& states, bool& dependent) {
     const Problem& p = run.problem;
-    if (!p.final_state || p.rule == Rule::kda || p.operation == Operation::stages) return;
+    if (!p.final_state || p.rule == Rule::kda || own_tensors(p)) return;
     const auto g = run.inputs.find("g");
     for (const Strand& s : strands(run)) {
       const std::size_t length = s.rows.size();

@@ -98,7 +98,7 @@ struct Bound final : Check {
     const Standings all = standings(run, in.kernel);
     const std::vector<Standing>& standing = all.of(tensor);
     const std::vector<double>& bound = in.bounds.of_run(index).of(tensor);
-    const Signal signal(truth);
+    const Signal signal(truth, tensor == "y");
     const Format format = overflow_format(in, index, tensor);
     double error2 = 0, truth2 = 0, max_abs = 0, own_worst = 0, worst = r.metrics["max_ratio"];
     std::int64_t worst_element = -1;
@@ -156,7 +156,7 @@ struct Bound final : Check {
     if (failing.empty()) return;
     if (!r.worst) r.worst = finding(in, index, tensor, failing[0], 0);
     r.failing += static_cast<std::int64_t>(failing.size());
-    if ((tensor == "o" || run.problem.operation == Operation::stages) && !r.first) r.first = locate(run, index, tensor, failing[0], in.kernel.contract.chunk);
+    if ((tensor == "o" || own_tensors(run.problem)) && !r.first) r.first = locate(run, index, tensor, failing[0], in.kernel.contract.chunk);
     if (r.spread.empty()) r.spread = tensor + " of run " + run.name + ": " + spread(run.problem, tensor, failing, in.kernel.contract.chunk);
   }
 
@@ -165,6 +165,7 @@ struct Bound final : Check {
     const Run& run = in.golden.the_case.runs[l.run];
     const Problem& p = run.problem;
     if (p.operation == Operation::stages) return explain_stage_bound(in.bounds.contract(l.run), run, l.tensor, l.element);
+    if (p.layer()) return "";
     const bool state = l.tensor != "o";
     const std::int64_t width = p.value_heads * p.value_dim * (state ? p.key_dim : 1);
     const std::vector<Strand> all = strands(run);

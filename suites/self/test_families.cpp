@@ -2,7 +2,7 @@
 #include <cmath>
 #include <set>
 
-#include "reference/stages.h"
+#include "reference/strand.h"
 #include "suites/family.h"
 #include "suites/kinds.h"
 #include "suites/self/catch.h"
@@ -65,8 +65,8 @@ TEST_CASE("cases are deterministic, well-formed and differ by seed") {
       CHECK(again.runs[r].inputs == c.runs[r].inputs);
       const Problem& p = c.runs[r].problem;
       const TensorSet& t = c.runs[r].inputs;
-      if (p.operation == Operation::stages) {
-        for (const StageTensor& want : stage_inputs(p)) CHECK(t.at(want.name).shape == want.shape);
+      if (own_tensors(p)) {
+        for (const StageTensor& want : own_inputs(p)) CHECK(t.at(want.name).shape == want.shape);
         CHECK(t.at("cu_seqlens").int_at(p.sequences()) == p.tokens());
         continue;
       }

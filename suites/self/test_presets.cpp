@@ -28,7 +28,7 @@ std::string failures(Level level, std::uint64_t seed, const std::vector<std::str
     const Case c = make_case(id);
     bool known = true;
     for (const Run& r : c.runs)
-      known = known && (r.problem.operation == Operation::prefill || r.problem.operation == Operation::stages || r.problem.pool()) && r.problem.rule != Rule::kda && !r.refuse;
+      known = known && (r.problem.operation == Operation::prefill || r.problem.operation == Operation::stages || r.problem.pool() || r.problem.layer()) && r.problem.rule != Rule::kda && !r.refuse;
     if (!known) continue;
     const Golden g = make_golden(c);
     const auto presets = contracts();
@@ -40,6 +40,7 @@ std::string failures(Level level, std::uint64_t seed, const std::vector<std::str
       info.contract = parse_contract(presets[i]);
       info.properties.shape_invariant = true;
       if (c.problem.operation == Operation::stages && info.contract.form == Form::recurrent) return;
+      if (c.problem.layer() && info.contract.accumulator == Accumulator::fp64) return;   // operands of the rule pass through fp32 there
       bool below = false;                          // its gate sums hold no gates so small
       std::vector<Execution> executions;
       for (const Run& run : c.runs) {

@@ -218,6 +218,7 @@ std::string explain_case(const std::string& text) {
   s += p.lengths.size() > 16 ? " ...\n" : "\n";
   s += fmt::format("heads       {} key, {} value; K={} V={}\n", p.heads, p.value_heads, p.key_dim, p.value_dim);
   s += fmt::format("dtypes      q, k, v, o {}; g {}; beta {}; state {}\n", name(p.io), name(p.gate), name(p.beta), name(p.state));
+  if (p.layer()) s += fmt::format("layer       hidden {}, convolution of {} taps, l2norm {}\n", p.hidden, p.conv, name(p.l2));
   s += fmt::format("size        {:.4g} token-heads\n", p.token_heads());
   double size = 0;
   for (const Run& r : c.runs) {

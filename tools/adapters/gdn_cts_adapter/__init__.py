@@ -33,7 +33,8 @@ class Problem:
 
     operation, rule, io, gate, beta, state: strings ("bf16"); lengths: tokens of each sequence; heads, value_heads,
     key_dim, value_dim, padding (rows past the last sequence); initial_state, final_state: bool; slots and draft of decode
-    and verify; raw: bool, gates come as a, A_log, dt_bias; stage and chunk of stages; text.
+    and verify; raw: bool, gates come as a, A_log, dt_bias; stage and chunk of stages; hidden, conv (taps) and l2 ("root",
+    "max", "none") of the layer; text.
     """
 
     def __init__(self, text):
@@ -55,17 +56,18 @@ class Problem:
         self.initial_state, self.final_state = False, True
         self.padding, self.rule, self.slots, self.draft, self.raw = 0, "gated_delta", 0, 0, False
         self.stage, self.chunk = "", 0
+        self.hidden, self.conv, self.l2 = 0, 0, "root"
         for option in parts[3].split(",") if len(parts) > 3 else []:
             key, _, value = option.partition("=")
             if key == "h0":
                 self.initial_state = True
             elif key == "noht":
                 self.final_state = False
-            elif key in ("g", "beta", "state", "rule", "stage"):
+            elif key in ("g", "beta", "state", "rule", "stage", "l2"):
                 setattr(self, "gate" if key == "g" else key, value)
             elif key == "raw":
                 self.raw = True
-            elif key in ("pad", "slots", "draft", "chunk"):
+            elif key in ("pad", "slots", "draft", "chunk", "hidden", "conv"):
                 setattr(self, "padding" if key == "pad" else key, int(value))
 
     @property
@@ -124,7 +126,7 @@ def _reason(error):
     return f"{type(error).__name__}: {text} ({os.path.basename(where.filename)}:{where.lineno})"
 
 
-def _answer(run, request, module, stages):
+def _answer(run, request, module, stages, layer):
     with h5py.File(request["inputs"], "r") as f:
         inputs = {name: f[name][...] for name in f if isinstance(f[name], h5py.Dataset)}
     problem = Problem(request["problem"])
@@ -132,18 +134,25 @@ def _answer(run, request, module, stages):
     names = ("q", "k", "v", "g", "beta")
     more = {n: inputs[n] for n in ("a", "A_log", "dt_bias", "state_indices", "accepted", "snapshots") if n in inputs}
     begin = time.perf_counter()
-    if problem.operation == "stages":
-        if problem.stage not in (stages or {}):
+    if problem.operation in ("stages", "layer_prefill", "layer_decode"):
+        if problem.operation != "stages":
+            function = layer
+        elif problem.stage in (stages or {}):
+            function = stages[problem.stage]
+        else:
             raise NotSupported(f"stage {problem.stage}")
         cu_seqlens = inputs.pop("cu_seqlens", None)
         before.pop("cu_seqlens", None)
-        results = stages[problem.stage](problem, inputs, request["scale"], cu_seqlens)
+        results = function(problem, inputs, request["scale"], cu_seqlens)
         seconds = time.perf_counter() - begin
         with h5py.File(request["outputs"], "w") as f:
             for name, a in results.items():
                 f[name] = np.asarray(a)
-        changed = [n for n, a in inputs.items() if a.tobytes() != before[n].tobytes()]
-        return {"status": "ok", "message": "", "seconds": seconds, "violations": [f"input {n} changed" for n in changed]}
+        changed = [n for n, a in inputs.items() if n not in results and a.tobytes() != before[n].tobytes()]
+        answer = {"status": "ok", "message": "", "seconds": seconds, "violations": [f"input {n} changed" for n in changed]}
+        if module:
+            answer["module"] = module() if callable(module) else module
+        return answer
     results = run(problem, *(inputs.get(n) for n in names), request["scale"], inputs.get("h0"), inputs.get("cu_seqlens"), **more)
     seconds = time.perf_counter() - begin
     in_place = ("h0", "snapshots") if problem.operation in ("decode", "verify") else ()
@@ -160,7 +169,7 @@ def _answer(run, request, module, stages):
     return answer
 
 
-def serve(run, declaration, stages=None):
+def serve(run, declaration, stages=None, layer=None):
     """Answers the suite until it closes our stdin.
 
     run(problem, q, k, v, g, beta, scale, h0, cu_seqlens) -> (o, ht). Arrays are numpy, in the declared convention;
@@ -173,6 +182,8 @@ def serve(run, declaration, stages=None):
 
     stages: for a kernel that declares stages, {stage: function(problem, tensors, scale, cu_seqlens) -> {output: array}}; tensors
     and outputs by name, as README.md lists them. run may be None where only stages are declared.
+    layer: for a kernel that declares layer_prefill or layer_decode, one such function: it returns y, conv_state and, where
+    problem.final_state, ht.
 
     declaration: dict, or a function that returns one (called when the suite asks, so that a failing import is
     reported in one line). Keys: name, and as in kernels/gdn_kernel.h: version, description, convention, contract,
@@ -201,7 +212,7 @@ def serve(run, declaration, stages=None):
             say(answer)
             continue
         try:
-            answer = _answer(run, request, module, stages)
+            answer = _answer(run, request, module, stages, layer)
         except NotSupported as reason:
             answer = {"status": "not_supported", "message": str(reason)}
         except Exception as error:
