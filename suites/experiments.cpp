@@ -112,7 +112,7 @@ Experiment overwrite() {
   Experiment e{"overwrite", "One key written twice",
                "Keys A and B are orthogonal; A gets (10,0,0,0), B (0,-5,0,0), then A again (0,0,99,0). What is read with the key just written: a plain sum "
                "returns both values of A, the delta rule the last one.",
-               "after writing", {"sum 0", "sum 1", "sum 2", "sum 3", "delta 0", "delta 1", "delta 2", "delta 3"}, {}, 3, "", "", false, false};
+               "after writing", {"sum 0", "sum 1", "sum 2", "sum 3", "delta 0", "delta 1", "delta 2", "delta 3"}, {}, 3, "", "", false};
   Tokens t{4, 4, {}, {}, {}, {}, {}};
   const Vector a = one_hot(4, 0), b = one_hot(4, 1);
   t.add(a, {10, 0, 0, 0}, 1, 1, a);
@@ -131,7 +131,7 @@ Experiment overwrite() {
 Experiment decay() {
   Experiment e{"decay", "A stored value over idle steps",
                "10 is written once, then twenty steps decay by 0.9 and write nothing (beta 0): what is read is 10 times 0.9 to the number of steps.",
-               "step", {"read", "10 * 0.9^step"}, {}, 3, "idle steps", "value read", false, false};
+               "step", {"read", "10 * 0.9^step"}, {}, 3, "idle steps", "value read", false};
   Tokens t{4, 1, {}, {}, {}, {}, {}};
   const Vector a = one_hot(4, 0);
   for (int i = 0; i <= 20; ++i) t.add(a, {10}, 0.9, i == 0 ? 1 : 0, a);
@@ -145,7 +145,7 @@ Experiment two_cells() {
   Experiment e{"two_cells", "Two cells by hand",
                "S = (2, 10), k = (1, 0), v = 6. With alpha 1/2 and beta 1/4 the memory decays to (1, 5) and a quarter of the difference 6 - 1 is written: (2.25, 5). "
                "Who takes the difference from the memory before its decay writes a quarter of 6 - 2: (2, 5).",
-               "alpha, beta", {"cell 0", "cell 1"}, {}, 3, "", "", false, false};
+               "alpha, beta", {"cell 0", "cell 1"}, {}, 3, "", "", false};
   const auto step = [](double alpha, double beta) {
     Tokens t{2, 1, {}, {}, {}, {}, {}};
     t.add({1, 0}, {6}, alpha, beta, {1, 0});
@@ -182,7 +182,7 @@ Experiment capacity_orthogonal() {
   Experiment e{"capacity_orthogonal", "Capacity with orthogonal keys",
                "N pairs are written into a 16 by 16 state, then every key is asked; mean cosine with its value. Orthogonal keys do not meet, so up to 16 of them even a plain sum "
                "keeps apart. Keys: 16 by 16 of the numbers of default_rng(0) made orthonormal.",
-               "N", {"delta", "sum"}, {}, 3, "", "", false, false};
+               "N", {"delta", "sum"}, {}, 3, "", "", false};
   const Vector& numbers = capacity_numbers();
   std::vector<Vector> basis;                       // columns made orthonormal, twice each
   for (I c = 0; c < 16; ++c) {
@@ -209,7 +209,7 @@ Experiment capacity_random() {
   Experiment e{"capacity_random", "Capacity with random keys",
                "The same with random unit keys. Beyond the first few pairs the delta rule recalls less than the sum does: replacing what a key finds there damages its neighbours. What it is "
                "for is replacing, not holding more.",
-               "N", {"delta", "sum"}, {}, 3, "pairs written", "mean cosine of recalled and true value", true, false};
+               "N", {"delta", "sum"}, {}, 3, "pairs written", "mean cosine of recalled and true value", false};
   const Vector& numbers = capacity_numbers();
   for (const I count : {1, 4, 8, 16, 32, 64}) {
     Vector keys;
@@ -228,7 +228,7 @@ Experiment retention() {
                "Twenty noise pairs, the item, then more noise; d = 16, 64 trials; median of |read - value| / |value| with the item's key: 0 is perfect, 1 as good as nothing. With the same gates for "
                "every token (decay 0.9, beta 1) every rule loses the item, the gated ones because it fades. Gates that follow the token keep it: the state is emptied before the item, noise is written with "
                "beta 1/100. The sum cannot choose; the delta rule alone can choose what to write but not empty; decay alone can do both as long as no key comes twice.",
-               "noise after", {"sum", "decay 0.9", "delta", "gated delta 0.9", "delta chosen", "decay chosen", "gated delta chosen"}, {}, 3, "noise writes after the item", "relative error of the item", false, true};
+               "noise after", {"sum", "decay 0.9", "delta", "gated delta 0.9", "delta chosen", "decay chosen", "gated delta chosen"}, {}, 3, "noise writes after the item", "relative error of the item", true};
   constexpr I d = 16, trials = 64, before = 20;
   for (const I after : {0, 1, 2, 5, 10, 20, 50, 100, 200}) {
     ExperimentRow row{text(static_cast<double>(after)), {}};
@@ -285,7 +285,7 @@ Vector outer(const Vector& k, const Vector& v, double factor) {
 Experiment composition() {
   Experiment e{"composition", "Two steps are one, in order",
                "A step is S <- A S + B with A = alpha (I - beta k k^T), B = beta k v^T, so two are A2 A1 S + A2 B1 + B2. Greatest difference to running both steps (d = 8, random): the order matters.",
-               "formed as", {"greatest difference"}, {}, 3, "", "", false, false};
+               "formed as", {"greatest difference"}, {}, 3, "", "", false};
   constexpr I d = 8;
   Tokens t{d, d, {}, {}, {}, {}, {}};
   const Vector k1 = unit(normals("compose.k", 1, d)), k2 = unit(plus(k1, normals("compose.k", 2, d), 0.3)), v1 = normals("compose.v", 1, d), v2 = normals("compose.v", 2, d);
@@ -306,7 +306,7 @@ Experiment gradient_step() {
   Experiment e{"gradient_step", "One step of gradient descent",
                "The update is alpha S minus a step along the gradient of 1/2 |S^T k - v|^2. Which point and which step size? The gradient at the decayed state with step beta is the rule itself; "
                "a step alpha beta, at either state, is another rule (alpha 0.6, beta 0.8, d = 8, random).",
-               "gradient at, step size", {"greatest difference"}, {}, 3, "", "", false, false};
+               "gradient at, step size", {"greatest difference"}, {}, 3, "", "", false};
   constexpr I d = 8;
   const double alpha = 0.6, beta = 0.8;
   const Vector k = unit(normals("descent.k", 0, d)), v = normals("descent.v", 0, d), s = normals("descent.s", 0, d * d);
@@ -327,7 +327,7 @@ Experiment gradient_step() {
 Experiment fixed_point() {
   Experiment e{"fixed_point", "What constant gates converge to",
                "The same unit key and value 6 at every step, alpha 0.9 and beta 0.5: the read converges to beta v / (1 - alpha (1 - beta)) = 5.4545, not to v, because the memory fades between writes.",
-               "step", {"read", "limit"}, {}, 6, "steps", "value read", false, false};
+               "step", {"read", "limit"}, {}, 6, "steps", "value read", false};
   Tokens t{1, 1, {}, {}, {}, {}, {}};
   for (int i = 0; i < 40; ++i) t.add({1}, {6}, 0.9, 0.5, {1});
   const Memory m = run(Rule::gated_delta, t);
@@ -339,7 +339,7 @@ Experiment long_keys() {
   Experiment e{"long_keys", "Keys that are no unit vectors",
                "After a write the key reads (1 - beta |k|^2) old + beta |k|^2 v: an interpolation for |k| = 1 only. With beta 1, old value 2 and new value 6; and what 20 such writes of 0 leave of 1: beyond "
                "|k|^2 = 2 the memory grows without end. Layers normalise keys (l2norm); code that leaves it out computes something else.",
-               "|k|^2", {"read / |k|^2 after one write", "left after 20 writes of 0"}, {}, 3, "", "", false, false};
+               "|k|^2", {"read / |k|^2 after one write", "left after 20 writes of 0"}, {}, 3, "", "", false};
   for (const double square : {0.25, 1.0, 1.5, 2.0, 2.25, 4.0}) {
     const double k = std::sqrt(square);
     Tokens one{1, 1, {}, {}, {}, {}, {}}, many = one;
@@ -355,7 +355,7 @@ Experiment gate_forms() {
                "One text takes alpha as a sigmoid of a projection, models form exp(-exp(A_log) softplus(x)). For A_log = 0 the latter is sigmoid(-x): the same gate with the sign of its projection turned; A_log raises it to "
                "the power exp(A_log), so that a head can forget slowly without an extreme projection. The last column has softplus as log1p(exp(x)) in fp32, as one text writes it, for A_log = -8: from x = 89 on it is infinite "
                "and the state is dropped.",
-               "x", {"sigmoid(-x)", "A_log 0", "A_log -2", "A_log 2", "A_log -8", "A_log -8, log1p(exp(x)) in fp32"}, {}, 4, "x = a + dt_bias", "alpha", false, false};
+               "x", {"sigmoid(-x)", "A_log 0", "A_log -2", "A_log 2", "A_log -8", "A_log -8, log1p(exp(x)) in fp32"}, {}, 4, "x = a + dt_bias", "alpha", false};
   for (const double x : {-16.0, -8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 88.0, 89.0, 100.0}) {
     const double softplus = std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
     const auto alpha = [&](double A_log) { return std::exp(-std::exp(A_log) * softplus); };
@@ -368,7 +368,7 @@ Experiment gate_forms() {
 Experiment state_size() {
   Experiment e{"state_size", "State and KV cache",
                "MiB of one layer: 16 heads of 128 by 128 in fp32 whatever the length, beside keys and values of 16 heads of 128 in bf16 for every position. Equal at 128 positions; 64 times at 8192.",
-               "positions", {"state", "KV cache"}, {}, 3, "positions", "MiB", true, true};
+               "positions", {"state", "KV cache"}, {}, 3, "positions", "MiB", true};
   for (I positions = 32; positions <= 262144; positions *= 2)
     e.rows.push_back({text(static_cast<double>(positions)), {16.0 * 128 * 128 * 4 / 1048576, static_cast<double>(positions) * 2 * 16 * 128 * 2 / 1048576}});
   return e;
@@ -380,7 +380,7 @@ Experiment pseudocode() {
   Experiment e{"pseudocode", "A chunkwise form without its correction",
                "Chunks of 8 rows whose output is (decay mask * Q K^T) V + Q S, as pseudocode has it: values are not corrected by what the chunk has written, beta does not appear, and the read of the state is not "
                "decayed. Greatest difference to the recurrences over 16 tokens (d = 8, random, alpha 0.9): it is gated linear attention with beta 1 inside the first chunk, and none of them beyond it.",
-               "compared with", {"first chunk", "second chunk"}, {}, 3, "", "", false, false};
+               "compared with", {"first chunk", "second chunk"}, {}, 3, "", "", false};
   constexpr I d = 8, T = 16, C = 8;
   Tokens t{d, d, {}, {}, {}, {}, {}};
   for (I i = 0; i < T; ++i) {

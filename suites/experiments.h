@@ -19,9 +19,9 @@ struct Experiment {
   std::vector<std::string> columns;
   std::vector<ExperimentRow> rows;
   int digits = 3;                                  // printed after the point
-  // Curves, where there is something to draw: the labels are then numbers, drawn along x.
+  // Curves, where there is something to draw, the rows along x.
   std::string x, y;                                // what the axes say; empty: a table alone
-  bool log_x = false, log_y = false;
+  bool log_y = false;
 
   // The value in the row with that label; throws std::out_of_range.
   double at(const std::string& row, const std::string& column) const;

@@ -1,6 +1,6 @@
 // cpu_layer_fp32, cpu_layer_bf16: the layer around the rule (gdn_kernel.h, GDN_LAYER_PREFILL), Eigen. The one in fp32 takes the separate
-// projections and a history of W-1 columns; the one in bf16 rounds where models in bf16 do, and takes projections packed per key head and a history
-// of W columns. A token's numbers depend on nothing but the token and the states, so decode, prefill and resume give the same bits: every
+// projections and a history of W-1 columns; the one in bf16 is a fused kernel, fp32 inside, that rounds the rule's output and the last operand to bf16, and takes
+// projections packed per key head and a history of W columns. A token's numbers depend on nothing but the token and the states, so decode, prefill and resume give the same bits: every
 // projection is a matrix times one vector, of the same shape and alignment whatever the call.
 #include <Eigen/Core>
 #include <cmath>
@@ -20,7 +20,7 @@ using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 using Vector = Eigen::VectorXf;
 
 struct LayerMethod {
-  bool bf16, packed, full;                         // rounds as models in bf16 do; projections per key head; history of W columns
+  bool bf16, packed, full;                         // rounds o and the last operand to bf16; projections per key head; history of W columns
 };
 
 struct LayerPlan {
@@ -107,10 +107,8 @@ int run_layer(void* opaque, const gdn_call* call, char* message, std::size_t siz
     read(u.data(), x, t * x.stride[0], x.stride[1], D);
     u *= 1 / std::sqrt(u.squaredNorm() / static_cast<float>(D) + kEps);
     u.array() *= norm_input.array();
-    store_all(u);
     const auto project = [&](const Matrix& w, Eigen::MatrixXf& to) {
       projected.noalias() = w * u;
-      store_all(projected);
       to.col(t) = projected;
     };
     project(qkv, mixed), project(z, gate_z), project(a, gate_a), project(b, gate_b);
@@ -126,7 +124,7 @@ int run_layer(void* opaque, const gdn_call* call, char* message, std::size_t siz
         past[static_cast<std::size_t>(W - 1 + t)] = mixed(c, first + t);
         float sum = 0;
         for (I i = 0; i < W; ++i) sum += taps(c, i) * past[static_cast<std::size_t>(t + i)];
-        conv(c, first + t) = store(silu(sum));
+        conv(c, first + t) = silu(sum);
       }
       // The last columns of what was there and what came; a full history keeps one more.
       for (I i = 0; i < columns; ++i) {
@@ -180,8 +178,8 @@ const gdn_kernel kLayerFp32{
     "deterministic;shape_invariant;masks_select;steps_as_prefill", create_with<kFp32>, run_layer, destroy_layer};
 
 const gdn_kernel kLayerBf16{
-    GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_layer_bf16", "the layer token by token, rounded to bf16 where models are, packed projections (Eigen)", "1",
-    "projections=packed;history=full", "bf16-recurrent;x_norm=bf16;proj=bf16;conv=bf16;core=bf16;normed=bf16",
+    GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_layer_bf16", "the layer token by token, bf16 in and out, fp32 inside but for the operand of the last projection, packed projections (Eigen)", "1",
+    "projections=packed;history=full", "bf16-recurrent;core=bf16;normed=bf16",
     "ops=layer_prefill,layer_decode;io=bf16;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;varlen;h0;ht;noht;empty;g_min=-inf;align=8;short_offsets;strides",
     "deterministic;shape_invariant;masks_select;steps_as_prefill", create_with<kBf16>, run_layer, destroy_layer};
 

@@ -44,7 +44,7 @@ constexpr Fault kTable[] = {
     {"layer_l2norm_eps_missing", "l2norm-eps-wrong", R, 0, "q and k are normalised without epsilon", "an epsilon left out", kLayerFault},
     {"layer_softplus_overflows", "raw-gate-overflow", R, 0, "softplus is log(1+e^x) in fp32: infinite above 88", "textbook formulas", kLayerFault},
     {"layer_softplus_underflows", "raw-gate-underflow", R, 0, "softplus is log(1+e^x) in fp32: 0 below -17, and the decay vanishes", "textbook formulas", kLayerFault},
-    {"layer_softplus_threshold", "raw-gate-overflow", R, 0, "softplus is linear from 5 on", "a threshold of 20 mistyped or of another unit", kLayerFault},
+    {"layer_softplus_threshold", "raw-gate-overflow", R, 0, "softplus is linear from 2 on", "a threshold of 20 mistyped or of another unit", kLayerFault},
     {"layer_A_log_sign", "sign-wrong", R, 0, "the rate is exp(-A_log)", "a sign moved into the exponent", kLayerFault},
     {"layer_A_log_taken_as_A", "gate-domain-mixed", R, 0, "A_log is taken as the rate itself", "checkpoints that hold A", kLayerFault},
     {"layer_dt_bias_missing", "gate-ignored", R, 0, "dt_bias is left out", "a bias not passed on", kLayerFault},
@@ -192,7 +192,7 @@ class Layer {
     T softplus = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
     if (is("layer_softplus_overflows") && x > 0) softplus = static_cast<T>(std::log(1.0f + std::exp(static_cast<float>(x))));
     if (is("layer_softplus_underflows") && x < 0) softplus = static_cast<T>(std::log(1.0f + std::exp(static_cast<float>(x))));
-    if (is("layer_softplus_threshold") && x > 5) softplus = x;
+    if (is("layer_softplus_threshold") && x > 2) softplus = x;
     if (is("layer_dt_bias_outside")) softplus = std::max(softplus + bias, T(0));
     const bool other = is("layer_softplus_underflows") || is("layer_A_log_taken_as_A") || is("layer_dt_bias_outside");
     if (x < -40 && !other) return std::exp(-std::exp((is("layer_A_log_sign") ? -A : A) + x));            // neither factor may vanish where the product does not

@@ -33,7 +33,7 @@ struct LayerGates final : Family {
     constexpr double kinds[][2] = {{-34, 32},      // rate e^(A+x): ordinary, e^x below the last digit of 1
                                    {-86, 84},      // both factors near the ends of fp32
                                    {100, -6},      // e^x is infinite in fp32
-                                   {3, -2.5},      // no straight line yet
+                                   {3, -1.5},      // no straight line yet
                                    {-1, -4},       // slow
                                    {0.5, 0.25}};
     for (I h = 0; h < p.value_heads; ++h) {

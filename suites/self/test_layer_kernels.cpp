@@ -35,7 +35,7 @@ TEST_CASE("the CPU kernels of the layer pass its profile, with conventions and w
 
 TEST_CASE("every fault of the layer is caught, and no twin fails") {
   PowerOptions o;
-  o.level = Level::ci;
+  o.level = Level::smoke;
   o.measure_survivors = false;
   o.families = layer_families();
   for (const Fault& f : fault_bank())

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "reports/file.h"
+#include "reports/plot.h"
 #include "reports/text.h"
 #include "suites/experiments.h"
 #include "tools/cli/command.h"
@@ -31,24 +32,28 @@ Table table_of(const Experiment& e) {
   return t;
 }
 
-// Instructions for gnuplot, with the numbers in them.
-std::string plot_script(const Experiment& e, const std::string& svg) {
-  std::string s = "set terminal svg size 720,380 font 'sans,12' background '#ffffff'\nset output '" + svg + "'\nset key outside right top\nset grid\n";
-  s += "set xlabel '" + e.x + "'\nset ylabel '" + e.y + "'\n";
-  if (e.log_x) s += "set logscale x 2\n";
-  if (e.log_y) s += "set logscale y\n";
-  s += "$data << END\n";
-  for (const ExperimentRow& r : e.rows) {
-    s += r.label;
-    for (double x : r.values) s += fmt::format(" {:.17g}", x);
-    s += "\n";
+// The curves of an experiment; values in tenfold steps where they span many.
+reports::Plot plot_of(const Experiment& e) {
+  reports::Plot p;
+  p.id = e.name;
+  p.title = e.title;
+  p.description = e.y + " over " + e.x;
+  p.category_label = e.x;
+  p.value_label = (e.log_y ? "log10 of " : "") + e.y;
+  for (const ExperimentRow& r : e.rows) p.categories.push_back(r.label);
+  for (std::size_t c = 0; c < e.columns.size(); ++c) {
+    reports::PlotSeries series;
+    series.name = e.columns[c];
+    for (std::size_t i = 0; i < e.rows.size(); ++i) {
+      const double x = e.rows[i].values[c], value = e.log_y ? std::log10(std::max(x, 1e-16)) : x;
+      series.points.push_back({static_cast<double>(i), value, value, value});
+    }
+    p.series.push_back(std::move(series));
   }
-  s += "END\nplot";
-  for (std::size_t c = 0; c < e.columns.size(); ++c) s += fmt::format("{} $data using 1:{} with linespoints pointsize 0.5 linewidth 1.5 title \"{}\"", c ? "," : "", c + 2, e.columns[c]);
-  return s + "\n";
+  return p;
 }
 
-std::string page(const std::vector<std::string>& plots) {
+std::string page(const std::map<std::string, std::string>& plots) {
   using reports::xml_escape;
   std::string s = "<h1>What a gated delta memory does</h1>\n<p>Made by <code>gdn-cts experiments</code> from the recurrence of the accuracy standard, in double precision.</p>\n";
   for (const Experiment& e : experiments()) {
@@ -61,7 +66,7 @@ std::string page(const std::vector<std::string>& plots) {
       s += "</tr>\n";
     }
     s += "</tbody></table></div>\n";
-    if (std::find(plots.begin(), plots.end(), e.name) != plots.end()) s += "<img src=\"" + e.name + ".svg\" alt=\"" + xml_escape(e.y + " over " + e.x) + "\">\n";
+    if (const auto svg = plots.find(e.name); svg != plots.end()) s += svg->second + "\n";
   }
   return reports::html_page("What a gated delta memory does", s);
 }
@@ -84,13 +89,13 @@ struct ExperimentsCommand final : Command {
     std::error_code code;
     std::filesystem::create_directories(folder, code);
     if (code) throw Usage(fmt::format("cannot make the folder {}: {}", directory, code.message()));
-    std::vector<std::string> plots;
+    std::map<std::string, std::string> plots;
     try {
       for (const Experiment& e : experiments()) {
-        if (e.x.empty()) continue;
-        const std::filesystem::path script = folder / (e.name + ".gnuplot");
-        write_file(script.string(), plot_script(e, e.name + ".svg"));
-        if (std::system(("cd " + shell_quote(directory) + " && gnuplot " + e.name + ".gnuplot >/dev/null 2>&1").c_str()) == 0) plots.push_back(e.name);
+        const std::string svg = e.x.empty() ? std::string() : reports::plot_svg(plot_of(e));
+        if (svg.empty()) continue;
+        write_file((folder / (e.name + ".svg")).string(), reports::plot_file(svg));
+        plots.emplace(e.name, svg);
       }
       write_file((folder / "index.html").string(), page(plots));
     } catch (const std::runtime_error& e) {

@@ -6,6 +6,7 @@
 
 #include "golden/import.h"
 #include "golden/stream.h"
+#include "reference/strict.h"
 #include "reports/text.h"
 #include "suites/family.h"
 #include "tools/cli/command.h"
@@ -41,7 +42,7 @@ struct GenerateCommand final : Command {
   std::vector<std::string> problems, only_families, cases;
   std::uint64_t seed = 1, threads = 0;
   std::string convention, layout = "THD", state = "KV", gate = "log", heads = "grouped", scale, io, group = "/";
-  bool nearest_gates = false, blind = false;
+  bool nearest_gates = false, blind = false, strict = false;
 
   std::string name() const override { return "generate"; }
   std::string summary() const override { return "golden data: certified expected results in HDF5"; }
@@ -63,6 +64,7 @@ struct GenerateCommand final : Command {
     o.flag("--nearest-gates", nearest_gates, "recorded gates that are no exact natural logarithm in fp32: take the nearest one");
     o.option("--group", group, "PATH", "where in the file the recorded tensors are");
     o.flag("--blind", blind, "inputs without expected results; `gdn-cts judge` makes them when it judges");
+    o.flag("--strict", strict, "refuse inputs outside the rules of the textbook's step: finite, decay and beta in 0..1, unit keys");
     o.option("--threads", threads, "N", "0: all processors");
     o.footer("Recorded inputs: what a file's attribute `convention` says is taken where no option says otherwise.");
   }
@@ -134,6 +136,8 @@ struct GenerateCommand final : Command {
       Progress progress("generate");
       for (std::size_t i = 0; i < count; ++i) {
         Case c = inputs.empty() ? make_case(ids[i]) : std::move(imported.the_case);
+        for (const Run& run : c.runs)
+          if (std::string bad = strict ? strict_complaint(run) : std::string(); !bad.empty()) throw Usage(fmt::format("{}: run {}: {}", case_id(c), run.name, bad));
         if (blind)
           for (Run& run : c.runs) run.truth = false;
         const std::string id = case_id(c);

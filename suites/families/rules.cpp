@@ -1,0 +1,90 @@
+// Case family `rules`: linear attention, retention, gated linear attention, the delta rule and KDA, each beside the limit in which another rule is it.
+// There to catch rules that are done on a path of their own: a delta term that is not left out, a gate or beta that is not fixed, gates of the wrong channel.
+#include "suites/families/fill.h"
+#include "suites/families/relate.h"
+#include "suites/family.h"
+
+namespace gdn {
+namespace {
+
+using I = std::int64_t;
+
+Tensor filled(DType t, std::vector<I> shape, double x) {
+  Tensor r(t, std::move(shape));
+  for (I i = 0; i < r.size(); ++i) r.set(i, x);
+  return r;
+}
+
+struct Rules final : Family {
+  std::string name() const override { return "rules"; }
+  std::string profile() const override { return "rules"; }
+  std::string rationale() const override {
+    return "The recurrence with parts fixed, and the same inputs under the rule whose limit it is: the sum as a decayed sum with g = 0 and beta = 1, as retention without decay; retention as a decayed sum with beta = 1; a decayed sum and the "
+           "gated delta rule with beta = 0, where both only decay; the delta rule as the gated one with g = 0; KDA with one decay for all key channels as the gated delta rule. All runs are judged against exact results, which agree.";
+  }
+  std::vector<std::string> kinds() const override { return {"correction-missing", "correction-wrong-weight", "beta-shifted"}; }
+  std::vector<Problem> problems(Level level) const override {
+    if (level == Level::smoke)
+      return fill::problems({"prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=linear", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=retention", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=gated_linear",
+                             "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=delta", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda"});
+    std::vector<Problem> p;
+    for (const char* rule : {"linear", "retention", "gated_linear", "delta", "kda"})
+      for (const char* shape : {"prefill/n1_t40_h2_hv4_k32_v16/fp32/h0", "prefill/n1_t70_h1_hv2_k64_v64/bf16/h0", "prefill/n3_t9+0+21_h1_hv2_k16_v24/fp32"})
+        p.push_back(parse_problem(std::string(shape) + (std::string_view(shape).ends_with("fp32") ? "/rule=" : ",rule=") + rule));
+    return p;
+  }
+  Case make(const Problem& p, std::uint64_t seed) const override {
+    fill::require_prefill(name(), p);
+    if (p.rule == Rule::gated_delta || p.raw) throw std::invalid_argument("family " + name() + " is about the other rules, not '" + to_string(p) + "'");
+    fill::Style style;
+    style.gates = {fill::Gates::mild, fill::Gates::slow, fill::Gates::resets};
+    style.betas = {fill::Betas::sparse, fill::Betas::unit};
+    const I rows = p.tokens() + p.padding;
+    const std::vector<I> per_head{rows, p.value_heads};
+    Problem scalar = p;
+    if (p.rule == Rule::kda) scalar.rule = Rule::gated_delta;
+    TensorSet inputs = fill::inputs(scalar, seed, style);
+    const Tensor one_gate = inputs.count("g") ? inputs.at("g") : Tensor(p.gate, per_head);
+    if (p.rule == Rule::kda) {
+      Tensor g(p.gate, {rows, p.value_heads, p.key_dim});
+      for (I i = 0; i < g.size(); ++i) g.set_bits(i, one_gate.bits(i / p.key_dim));
+      inputs["g"] = std::move(g);
+    }
+    Case c = fill::single(name(), p, seed, std::move(inputs));
+    const auto as = [&](const std::string& title, Rule rule, const std::function<void(TensorSet&)>& change) {
+      relate::add_run(c, title, [&](Run& r) {
+        r.problem.rule = rule;
+        change(r.inputs);
+        fill::poison_padding(r.problem, r.inputs);
+      }, true);
+    };
+    switch (p.rule) {
+      case Rule::linear:
+        as("as a decayed sum", Rule::gated_linear, [&](TensorSet& t) {
+          t["g"] = Tensor(p.gate, per_head);
+          t["beta"] = filled(p.beta, per_head, 1);
+        });
+        as("as retention", Rule::retention, [&](TensorSet& t) { t["g"] = Tensor(p.gate, per_head); });
+        break;
+      case Rule::retention:
+        as("as a decayed sum", Rule::gated_linear, [&](TensorSet& t) { t["beta"] = filled(p.beta, per_head, 1); });
+        break;
+      case Rule::gated_linear:
+        as("without writes", Rule::gated_linear, [&](TensorSet& t) { t["beta"] = Tensor(p.beta, per_head); });
+        as("delta without writes", Rule::gated_delta, [&](TensorSet& t) { t["beta"] = Tensor(p.beta, per_head); });
+        break;
+      case Rule::delta:
+        as("as the gated rule", Rule::gated_delta, [&](TensorSet& t) { t["g"] = Tensor(p.gate, per_head); });
+        break;
+      default:
+        as("as the gated rule", Rule::gated_delta, [&](TensorSet& t) { t["g"] = one_gate; });
+    }
+    return c;
+  }
+};
+
+const Rules family;
+const RegisterFamily registered(&family);
+
+}  // namespace
+}  // namespace gdn
