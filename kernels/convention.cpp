@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "reference/rng.h"
-#include "reference/layer.h"
 #include "reference/stages.h"
 #include "reference/strand.h"
 
@@ -417,7 +416,7 @@ TensorSet output_shapes(const Convention& c, const Run& run) {
   const Problem& p = run.problem;
   TensorSet out;
   if (p.layer()) {
-    for (const StageTensor& s : layer_outputs(p)) {
+    for (const StageTensor& s : own_outputs(p)) {
       Tensor t(s.dtype, s.shape);
       const std::string_view name = s.name;
       if (name == "ht" && c.state == StateLayout::VK) std::swap(t.shape[2], t.shape[3]);

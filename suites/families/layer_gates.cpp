@@ -22,8 +22,8 @@ struct LayerGates final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"layer_prefill/n1_t8_h1_hv6_k8_v4/fp32/h0,hidden=16,conv=2", "layer_prefill/n1_t8_h1_hv6_k8_v4/bf16/h0,g=bf16,hidden=16,conv=2"});
-    return fill::problems({"layer_prefill/n1_t16_h2_hv12_k16_v8/fp32/h0,hidden=32,conv=4", "layer_prefill/n1_t16_h2_hv12_k16_v8/bf16/h0,hidden=32,conv=4", "layer_prefill/n1_t16_h1_hv6_k8_v8/fp32/h0,g=bf16,hidden=32,conv=4",
-                           "layer_prefill/n1_t16_h1_hv6_k8_v8/bf16/h0,g=bf16,hidden=32,conv=4", "layer_decode/n1_t5_h1_hv6_k8_v8/fp32/h0,g=fp16,hidden=32,conv=4"});
+    return fill::problems({"layer_prefill/n1_t8_h2_hv12_k16_v8/fp32/h0,hidden=32,conv=4", "layer_prefill/n1_t8_h2_hv12_k16_v8/bf16/h0,hidden=32,conv=4", "layer_prefill/n1_t8_h1_hv6_k8_v8/fp32/h0,g=bf16,hidden=32,conv=4",
+                           "layer_prefill/n1_t7_h1_hv6_k8_v8/bf16/h0,g=bf16,hidden=32,conv=4", "layer_decode/n1_t5_h1_hv6_k8_v8/fp32/h0,g=fp16,hidden=32,conv=4"});
   }
   Case make(const Problem& p, std::uint64_t seed) const override {
     if (!p.layer()) fill::require_layer(name(), p);

@@ -110,7 +110,7 @@ struct LayerPacking final : Family {
         set_offsets(r);
       }, true);
       const I count = p.lengths[0] * D;
-      relate::add(c, 38, RelationClass::shape_invariant, padded, "tokens of zeros in front of a fresh sequence leave all that follows", [=](const std::vector<TensorSet>& results) {
+      relate::add(c, 38, RelationClass::recurrent, padded, "tokens of zeros in front of a fresh sequence leave all that follows", [=](const std::vector<TensorSet>& results) {
         TensorSet e;
         Tensor y = results[padded].at("y");
         for (I i = 0; i < count; ++i) y.set_bits(more * D + i, results[0].at("y").bits(i));

@@ -24,7 +24,7 @@ struct MemorySemantics final : Family {
     return {"correction-before-decay", "correction-missing", "correction-wrong-weight", "decay-after-write", "read-before-write", "gate-ignored", "beta-shifted", "gate-shifted"};
   }
   std::vector<Problem> problems(Level level) const override {
-    if (level == Level::smoke) return fill::problems({"prefill/n1_t24_h6_hv6_k16_v8/fp32", "prefill/n1_t24_h6_hv6_k32_v8/bf16"});
+    if (level == Level::smoke) return fill::problems({"prefill/n1_t18_h6_hv6_k16_v8/fp32", "prefill/n1_t18_h6_hv6_k32_v8/bf16"});
     std::vector<Problem> p = fill::problems({"prefill/n1_t70_h6_hv6_k32_v32/fp32", "prefill/n1_t70_h6_hv6_k64_v64/bf16", "prefill/n1_t66_h6_hv6_k64_v64/fp32/split=33", "prefill/n1_t66_h6_hv6_k128_v128/bf16/noht", "prefill/n1_t40_h6_hv12_k16_v8/fp32",
                                              "prefill/n1_t40_h6_hv6_k32_v16/fp32/rule=delta", "prefill/n1_t40_h6_hv6_k32_v16/fp32/rule=linear", "prefill/n1_t40_h6_hv6_k32_v16/fp32/rule=gated_linear",
                                              "prefill/n1_t40_h6_hv6_k64_v64/bf16/rule=delta", "prefill/n1_t70_h6_hv6_k64_v16/fp16"});
