@@ -57,8 +57,8 @@ struct Values final : Family {
     for (std::size_t n = 0; n < p.lengths.size(); ++n)
       for (I h = 0; h < HV; ++h) {
         // Sizes of v and of h0; fp16 holds neither 1e30 nor 1e-30.
-        constexpr double wide[][2] = {{0x1p100, 0x1p100}, {0x1p-100, 0x1p-100}, {0x1p17, 0x1p17}, {1, 1}};
-        constexpr double narrow[][2] = {{0x1p10, 0x1p19}, {0x1p-16, 0x1p-16}, {0x1p13, 0x1p13}, {1, 1}};
+        static constexpr double wide[][2] = {{0x1p100, 0x1p100}, {0x1p-100, 0x1p-100}, {0x1p17, 0x1p17}, {1, 1}};
+        static constexpr double narrow[][2] = {{0x1p10, 0x1p19}, {0x1p-16, 0x1p-16}, {0x1p13, 0x1p13}, {1, 1}};
         const double* size = (half ? narrow : wide)[h % 4];
         if (h0 != in.end()) scale(h0->second, (static_cast<I>(n) * HV + h) * plane, plane, half_state ? std::clamp(size[1], 0x1p-14, 0x1p12) : size[1]);
         for (I t = 0; t < p.lengths[n]; ++t) {
