@@ -93,6 +93,7 @@ std::vector<Trigger> planted() {
       {"N>1 at token 192", many, token(192)},
       {"N>1 with K=128 past token 66", [=](P p) { return many(p) && p.key_dim == 128; }, past(66)},
       {"N>8 with K>=96", [=](P p) { return many(p) && p.sequences() > 8 && p.key_dim >= 96; }, everywhere},
+      {"sequence 8 on with K>=96 in bf16", [=](P p) { return many(p) && p.io == DType::bf16 && p.key_dim >= 96; }, [](P, I n, I) { return n >= 8; }},
       {"N>1, packed row 1000 on", many, [](P p, I n, I t) { return p.offsets()[static_cast<std::size_t>(n)] + t >= 1000; }},
       {"N>1, h0 without ht", [=](P p) { return many(p) && p.initial_state && !p.final_state; }, everywhere},
       {"N>70 with K=64", [=](P p) { return many(p) && p.sequences() > 70 && p.key_dim == 64; }, everywhere},
