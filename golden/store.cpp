@@ -311,7 +311,7 @@ GoldenWriter::GoldenWriter(const fs::path& dir, const Case& c, const std::string
   }
 
   s_->dir = make_directory(dir);
-  read_manifest(s_->dir);                          // a broken one is refused before the work, not after
+  require_manifest(s_->dir);                       // a wrong one is refused before the work, not after
   s_->target = s_->dir / (file_stem(case_id(c)) + ".h5");
   s_->meta = without_tensors(c);
   s_->edition = edition;

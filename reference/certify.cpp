@@ -383,6 +383,7 @@ double stored_radius(double hi, float radius) {
 Decided decided(double hi, double lo, float radius) {
   if (!std::isfinite(hi)) return radius == 0 ? Decided::all : Decided::nothing;
   const double r = stored_radius(hi, radius);
+  if (r == 0) return Decided::all;                 // one number has one rounding
   // Rounding boundaries of the narrow formats have at most 25 significant bits. If hi is not within the radius and two
   // of its own ulps of such a number, nothing is near; this settles nearly every element.
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(hi);

@@ -5,13 +5,16 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "golden/manifest.h"
 #include "kernels/faulty/faults.h"
@@ -22,6 +25,67 @@
 
 namespace gdn {
 namespace {
+
+// The kernel's sessions. Cases are given one in their order, whoever is ready first: what a single session sees does not
+// depend on how many threads make expected results and judge.
+class Turns {
+ public:
+  explicit Turns(std::vector<KernelSession*> sessions) : free_(std::move(sessions)) {}
+
+  // One case, by its place in the order; passes its turn on however it ends.
+  class Turn {
+   public:
+    Turn(Turns& all, std::size_t place) : all_(all), place_(place) {}
+    ~Turn() { done(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    KernelSession& wait() {
+      session_ = all_.take(place_);
+      return *session_;
+    }
+    void done() {
+      if (!std::exchange(done_, true)) all_.pass(place_, session_);
+    }
+
+   private:
+    Turns& all_;
+    std::size_t place_;
+    KernelSession* session_ = nullptr;
+    bool done_ = false;
+  };
+
+ private:
+  KernelSession* take(std::size_t place) {
+    std::unique_lock held(mutex_);
+    change_.wait(held, [&] { return next_ == place && !free_.empty(); });
+    KernelSession* session = free_.back();
+    free_.pop_back();
+    advance();
+    return session;
+  }
+  void pass(std::size_t place, KernelSession* session) {
+    const std::lock_guard held(mutex_);
+    if (session) free_.push_back(session);
+    else passed_.insert(place);
+    if (passed_.erase(next_)) advance();
+    change_.notify_all();
+  }
+  void advance() {
+    ++next_;
+    while (passed_.erase(next_)) ++next_;
+    change_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable change_;
+  std::vector<KernelSession*> free_;
+  std::set<std::size_t> passed_;                   // ended without a session, before their turn
+  std::size_t next_ = 0;
+};
+
+// Cases of more token-heads are made and judged one at a time, by all processors, and the others side by side: what is in
+// memory at once stays small. A second of work, a quarter of a GB.
+constexpr double kAlone = 16384;
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
@@ -393,7 +457,11 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
   const std::size_t jobs = std::max<std::size_t>(1, std::min(o.jobs, ids.size()));
   if (jobs > 1 && !o.open) throw std::invalid_argument("several jobs need a way to open more sessions");
   std::vector<std::unique_ptr<KernelSession>> others;
-  for (std::size_t i = 1; i < jobs; ++i) others.push_back(o.open());
+  std::vector<KernelSession*> sessions{&kernel};
+  for (std::size_t i = 1; i < jobs; ++i) {
+    others.push_back(o.open());
+    sessions.push_back(others.back().get());
+  }
   JudgeOptions judge{false, o.golden_dir.empty() ? std::filesystem::path() : o.golden_dir / kSigmaFolder};
 
   // Which faults failures resemble is asked at the end, of the first failing case of a family and of few families, so that it does not depend on the jobs.
@@ -405,7 +473,14 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
   std::mutex mutex;
   std::map<std::string, const Record*> earlier;
   for (const Record& r : o.done) earlier[r.case_id] = &r;
-  const auto take = [&](std::size_t i, int worker) {
+  std::vector<std::size_t> order(ids.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::size_t together = static_cast<std::size_t>(
+      std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return ids[i].problem.token_heads() < kAlone; }) - order.begin());
+  Turns turns(std::move(sessions));
+  const auto take = [&](std::size_t place) {
+    const std::size_t i = order[place];
+    Turns::Turn turn(turns, place);
     {
       const std::lock_guard held(mutex);
       if (i >= last) return;
@@ -416,7 +491,6 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
         return;
       }
     }
-    KernelSession& session = worker == 0 ? kernel : *others[static_cast<std::size_t>(worker) - 1];
     const Case c = make_case(ids[i]);
     const auto start = Clock::now();
     Record r;
@@ -430,8 +504,11 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
       };
       Golden g = obtain_golden(c, o.golden_dir, say);
       const double seconds = since(start);
+      KernelSession& session = turn.wait();
       std::vector<Execution> executions = execute(c, session);
-      r = judge_results(g, c, session.info(), executions, judge);
+      const KernelInfo info = session.info();      // as it is after the call: an adapter says more then
+      turn.done();
+      r = judge_results(g, c, info, executions, judge);
       r.golden_seconds = seconds;
       if (nameable(r)) kept = Kept{i, std::move(g), c, std::move(executions)};
     }
@@ -447,16 +524,19 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     made[i] = true;
     if (progress) progress(++done, ids.size(), records[i]);
   };
-  const auto one = [&](std::int64_t i, int worker) {
+  const auto one = [&](std::int64_t place) {
     try {
-      take(static_cast<std::size_t>(i), worker);
+      take(static_cast<std::size_t>(place));
     } catch (...) {                                // the suite cannot go on (a full disk): no further case is begun
       const std::lock_guard held(mutex);
       last = 0;
       throw;
     }
   };
-  parallel_for(static_cast<std::int64_t>(ids.size()), static_cast<int>(jobs), one, [] {});
+  // More threads than processors: some wait for their turn.
+  const std::size_t threads = max_threads() > 1 ? std::max(jobs, static_cast<std::size_t>(max_threads()) + 2) : jobs;
+  parallel_for(static_cast<std::int64_t>(together), static_cast<int>(threads), [&](std::int64_t place, int) { one(place); }, [] {});
+  for (std::size_t place = together; place < order.size() && !(o.fail_fast && last < ids.size()); ++place) one(static_cast<std::int64_t>(place));
   std::vector<const Kept*> first;
   for (const auto& [family, k] : failing)
     if (k.index < last) first.push_back(&k);

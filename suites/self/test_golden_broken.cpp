@@ -465,15 +465,41 @@ TEST_CASE("a damaged foreign file is refused or read, never a crash") {
   CHECK(refused > 20);
 }
 
-TEST_CASE("a broken manifest is refused, not overwritten") {
+TEST_CASE("a wrong manifest is refused, not overwritten") {
   const Scratch dir;
-  for (const char* text : {"", "hello", "[]", "{\"schema\":\"gdn-manifest\",\"schema_version\":1}", "{\"schema\":\"gdn-manifest\",\"schema_version\":2,\"files\":{}}",
-                           "{\"schema\":\"gdn-manifest\",\"schema_version\":1,\"files\":{\"a.h5\":{\"case_id\":1}}}"}) {
+  for (const char* text : {"hello", "[]\n", "{\"schema\":\"gdn-manifest\"}\n", "{\"schema\":\"gdn-manifest\",\"schema_version\":1,\"files\":{}}\n",
+                           "{\"schema\":\"gdn-manifest\",\"schema_version\":3}\n"}) {
     put_file(dir / kManifestName, text);
     const std::string line = refusal([&] { write_golden(dir.path, tiny_golden()); });
     INFO(text << " -> " << line);
     CHECK(one_line(line));
-    CHECK(contains(line, "manifest.json: "));
+    CHECK(contains(line, std::string(kManifestName) + ": "));
     CHECK(bytes_of_file(dir / kManifestName) == text);
   }
+  put_file(dir / kManifestName, "{\"schema\":\"gdn-manifest\",\"schema_version\":2}\n{\"file\":\"a.h5\",\"case_id\":1}\n");
+  CHECK(contains(refusal([&] { read_manifest(dir.path); }), "line 2 needs "));
+}
+
+TEST_CASE("a manifest whose writer was killed loses the line that breaks off, and no other") {
+  const Scratch dir;
+  write_golden(dir.path, tiny_golden());
+  const std::string whole = bytes_of_file(dir / kManifestName);
+  const Manifest one = read_manifest(dir.path);
+  REQUIRE(one.size() == 1);
+  const std::size_t head = whole.find('\n') + 1;
+  for (std::size_t cut = 0; cut < whole.size(); ++cut) {
+    put_file(dir / kManifestName, whole.substr(0, cut));
+    CHECK(read_manifest(dir.path).empty());
+    if (cut % 16 == 0 || cut + 2 > head) {
+      add_to_manifest(dir.path, one.begin()->first, one.begin()->second);
+      CHECK(bytes_of_file(dir / kManifestName) == whole);
+    }
+  }
+  add_to_manifest(dir.path, "b.h5", one.begin()->second);
+  add_to_manifest(dir.path, one.begin()->first, one.begin()->second);
+  CHECK(read_manifest(dir.path).size() == 2);
+  sort_manifest(dir.path);
+  const std::string sorted = bytes_of_file(dir / kManifestName);
+  CHECK(std::count(sorted.begin(), sorted.end(), '\n') == 3);
+  CHECK(read_manifest(dir.path).size() == 2);
 }

@@ -1,11 +1,16 @@
 // gdn-cts generate: golden data, certified expected results in HDF5 (golden/README.md).
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <mutex>
 
 #include "golden/import.h"
+#include "golden/manifest.h"
 #include "golden/stream.h"
+#include "reference/parallel.h"
 #include "reference/strict.h"
 #include "reports/text.h"
 #include "suites/family.h"
@@ -134,23 +139,43 @@ struct GenerateCommand final : Command {
     const std::size_t count = inputs.empty() ? ids.size() : 1;
     {
       Progress progress("generate");
-      for (std::size_t i = 0; i < count; ++i) {
-        Case c = inputs.empty() ? make_case(ids[i]) : std::move(imported.the_case);
+      std::mutex mutex;
+      std::size_t done = 0;
+      const auto make = [&](Case c, bool alone) {
         for (const Run& run : c.runs)
           if (std::string bad = strict ? strict_complaint(run) : std::string(); !bad.empty()) throw Usage(fmt::format("{}: run {}: {}", case_id(c), run.name, bad));
         if (blind)
           for (Run& run : c.runs) run.truth = false;
         const std::string id = case_id(c);
         OracleStats s;
-        last = generate_golden(directory, c, &s, [&](double part) { progress.at(i, count, id, part); }, imported.source);
-        bytes += std::filesystem::file_size(last);
+        const std::filesystem::path file =
+            generate_golden(directory, c, &s, [&](double part) { if (alone) progress.at(done, count, id, part); }, imported.source);
+        const std::lock_guard held(mutex);
+        last = file;
+        bytes += std::filesystem::file_size(file);
         sum.elements += s.elements;
         sum.uncertified_fp64 += s.uncertified_fp64;
         sum.balls += s.balls;
         sum.multiprecision_heads += s.multiprecision_heads;
         sum.exact_heads += s.exact_heads;
-        progress.at(i + 1, count, id);
-      }
+        progress.at(++done, count, id);
+      };
+      // Small cases side by side, large ones head by head on all processors.
+      const auto small = [](const CaseId& id) { return id.problem.token_heads() < 16384; };
+      const auto large = std::stable_partition(ids.begin(), ids.end(), small);
+      std::atomic<bool> broken{false};             // a full disk, say: no further case is begun
+      parallel_for(large - ids.begin(), [&](std::int64_t i) {
+        if (broken) return;
+        try {
+          make(make_case(ids[static_cast<std::size_t>(i)]), false);
+        } catch (...) {
+          broken = true;
+          throw;
+        }
+      }, large - ids.begin() > 1);
+      for (auto i = large; i != ids.end(); ++i) make(make_case(*i), true);
+      if (!inputs.empty()) make(std::move(imported.the_case), true);
+      sort_manifest(directory);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const auto share = [&](std::int64_t missing) {

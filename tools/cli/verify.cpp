@@ -70,7 +70,7 @@ struct VerifyCommand final : Command {
     o.option("--seed", seed, "N", "seed of the inputs");
     o.option("--golden", golden, "DIR", "read expected results from here, and write those that are missing");
     o.option("--only-failed", only_failed, "RECORDS.jsonl", "only the cases that did not pass there");
-    o.option("-j,--jobs", jobs, "N", "N cases side by side, each by a kernel process of its own; the records are the same. For kernels that leave processors idle");
+    o.option("-j,--jobs", jobs, "N", "N kernel processes side by side; the records are the same. For kernels that take longer than the suite's own work, which uses all threads anyway");
     o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; for several machines");
     o.option("--resume", journal, "FILE", "write every record there as soon as it is made, and do not run again what is there already: for a run that was ended, of the same kernel");
     o.option("--baseline", baseline, "RECORDS.jsonl", "say what changed since these records");
