@@ -62,7 +62,7 @@ document.querySelectorAll('table.sortable').forEach(function(table){
     var button=document.createElement('button');button.type='button';button.textContent=th.textContent;th.textContent='';th.appendChild(button);
     button.addEventListener('click',function(){
       var up=th.getAttribute('aria-sort')!=='ascending',body=table.tBodies[0],rows=Array.prototype.slice.call(body.rows);
-      var key=function(row){var c=row.cells[column],k=c.getAttribute('data-k');return k===null?c.textContent:parseFloat(k)};
+      var key=function(row){var c=row.cells[column],k=c.getAttribute('data-k'),x=parseFloat(k===null?c.textContent:k);return k!==null||c.classList.contains('n')?(isNaN(x)?-1e308:x):c.textContent};
       rows.sort(function(a,b){var x=key(a),y=key(b),d=typeof x==='number'?x-y:x.localeCompare(y,undefined,{numeric:true});return up?d:-d});
       table.querySelectorAll('th').forEach(function(h){h.removeAttribute('aria-sort')});
       th.setAttribute('aria-sort',up?'ascending':'descending');rows.forEach(function(r){body.appendChild(r)});

@@ -65,7 +65,7 @@ std::string script(const Plot& p) {
   std::size_t longest = 0;
   for (const PlotSeries& s : p.series) longest = std::max(longest, s.name.size());
   constexpr double kWidth = 480;
-  const int columns = std::clamp(static_cast<int>(kWidth / (6.1 * static_cast<double>(longest) + 48)), 1, 4);
+  const int columns = std::clamp(static_cast<int>(kWidth / (6.9 * static_cast<double>(longest) + 48)), 1, 4);
   const int key_rows = (static_cast<int>(p.series.size()) + columns - 1) / columns;
   const bool rotated = !p.dots && (n > 8 || std::any_of(p.categories.begin(), p.categories.end(), [](const std::string& c) { return c.size() > 8; }));
   const double below = 3.1 + (rotated ? 1.5 : 0) + 1.15 * key_rows;   // lines of text under the plot: tics, label, key
@@ -92,9 +92,10 @@ std::string script(const Plot& p) {
   for (std::size_t i = 0; i < p.series.size(); ++i) {
     const PlotSeries& x = p.series[i];
     const auto model = std::find_if(p.series.begin(), p.series.end(), [&](const PlotSeries& other) { return !x.like.empty() && other.name == x.like; });
-    const std::size_t colour = (model == p.series.end() ? i : static_cast<std::size_t>(model - p.series.begin())) % kSeries, mark = (i + i / kSeries) % kSeries;
+    // A measured curve takes place, colour and form of its model: open marks around filled ones where they agree.
+    const std::size_t place = model == p.series.end() ? i : static_cast<std::size_t>(model - p.series.begin()), colour = place % kSeries, mark = (place + place / kSeries) % kSeries;
     // Side by side where values are equal.
-    const double aside = (static_cast<double>(i) - 0.5 * static_cast<double>(p.series.size() - 1)) * std::min(p.dots ? 0.14 : 0.05, 0.4 / static_cast<double>(p.series.size()));
+    const double aside = (static_cast<double>(place) - 0.5 * static_cast<double>(p.series.size() - 1)) * std::min(p.dots ? 0.14 : 0.05, 0.4 / static_cast<double>(p.series.size()));
     s += fmt::format("$d{} << END\n", i);
     double before = -1;
     for (const PlotPoint& q : x.points) {
@@ -103,8 +104,8 @@ std::string script(const Plot& p) {
       s += p.dots ? fmt::format("{:.6g} {:.4g} {:.6g} {:.6g}\n", q.value, q.at + aside, q.low, q.high) : fmt::format("{:.4g} {:.6g} {:.6g} {:.6g}\n", q.at + aside, q.value, q.low, q.high);
     }
     s += "END\n";
-    plots += fmt::format("{}$d{} using 1:2:3:4 with {} linecolor rgb '#a0000{}' linewidth {} dashtype {} pointtype {} pointsize 0.75 title {}", i ? ", \\\n  " : "plot ", i,
-                         p.dots ? "xerrorbars" : "yerrorlines", colour + 1, x.measured ? 1.2 : 1.6, x.measured ? "(5,5)" : kDashes[mark], x.measured ? kOpenMarks[mark] : kMarks[mark], quoted(x.name));
+    plots += fmt::format("{}$d{} using 1:2:3:4 with {} linecolor rgb '#a0000{}' linewidth {} dashtype {} pointtype {} pointsize {} title {}", i ? ", \\\n  " : "plot ", i,
+                         p.dots ? "xerrorbars" : "yerrorlines", colour + 1, x.measured ? 1.2 : 1.6, x.measured ? "(5,5)" : kDashes[mark], x.measured ? kOpenMarks[mark] : kMarks[mark], x.measured ? 1.15 : 0.75, quoted(x.name));
   }
   return s + (plots.empty() ? "plot 0 notitle" : plots) + "\n";
 }
@@ -129,6 +130,13 @@ std::string plot_svg(const Plot& p) {
   const std::string view = box < body ? svg.substr(box, box_end + 1 - box) : "";
   svg = svg.substr(canvas, end - canvas);
   drop_empty_groups(svg);
+  // What every group says is said once, and nothing here has boxes behind its text: half of the page's weight.
+  if (const std::size_t boxes = svg.find("<filter"), last = svg.rfind("</filter>"); boxes < last && last != std::string::npos) svg.erase(boxes, last + 9 - boxes);
+  const std::string common = " fill=\"none\" color=\"black\" stroke=\"currentColor\"", ends = " stroke-linecap=\"round\" stroke-linejoin=\"round\"", font = " font-family=\"sans-serif\"";
+  for (const std::string& text : {common, ends, font}) replace_all(svg, text, "");
+  svg.insert(svg.find('>'), common + ends + font);
+  for (const char* space : {"\t", " \n", "\n\n"})
+    while (svg.find(space) != std::string::npos) replace_all(svg, space, std::string_view(space) == "\t" ? "" : "\n");
   for (const char* text : {"rgb(  1,   2,   3)", "rgb(1,2,3)"}) replace_all(svg, text, "var(--fg)");
   for (const char* text : {"rgb(  4,   5,   6)", "rgb(4,5,6)"}) replace_all(svg, text, "var(--line)");
   for (int i = 1; i <= kSeries; ++i)

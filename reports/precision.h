@@ -2,6 +2,7 @@
 // A point is one contract carried out, or one kernel measured, on one set of inputs, compared with certified truth; one JSON
 // line each (schema: README.md here). Plain strings and numbers only, as in record.h: pages can be made again from the lines.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@ struct PrecisionPoint {
   std::map<std::string, std::string> axes;         // where on the study's axes: "T" -> "1024", "point" -> "M", "format" -> "bf16"
   std::string kernel;                              // measured; empty: the contract carried out
   std::string how;                                 // option that reaches the kernel
+  std::string kernel_version, device;              // of a measured kernel: "cpu", "cuda"
+  std::map<std::string, std::string> packages;     // and their versions, of adapters
   std::string contract, inputs;                    // canonical texts
   long long tokens = 0, key_dim = 0, value_dim = 0, chunk = 0;
   double cost = 0;                                 // bits that the contract's stores hold per token and head (contract_cost)
@@ -31,7 +34,7 @@ struct PrecisionPoint {
 std::string to_json_line(const PrecisionPoint& p);
 PrecisionPoint parse_precision_point(const std::string& line);        // throws std::runtime_error; refuses a newer schema in one line
 std::vector<PrecisionPoint> read_precision_points(const std::string& file);   // names file and line
-// What it is the result of: study, axes and kernel. Two points of one key are the same point.
+// What it is the result of: study, axes, kernel and inputs. Two points of one key are the same point.
 std::string precision_key(const PrecisionPoint& p);
 
 // A study as the page shows it.
@@ -42,6 +45,7 @@ struct PrecisionStudy {
   std::vector<std::string> panels;                 // a plot for each of these
   bool gain = false;                               // shown is what a point gains against point=none
   bool spread = false;                             // shown are error, sigma and bound of o
+  std::vector<std::string> contracts{};            // of its axis; others are those of measured kernels. Empty: all
 };
 
 namespace reports {
@@ -59,6 +63,7 @@ PowerLaw fit_power_law(const std::vector<double>& n, const std::vector<std::vect
 struct Answer {
   std::string study;                               // its figures come from this study
   std::string text;                                // one sentence with its numbers
+  bool headline = false;                           // what most people ask: a page says these first
 };
 struct AnswerTable {
   std::string study, name, title, note;
@@ -70,14 +75,15 @@ struct Answers {
   std::vector<AnswerTable> tables;
 };
 // Everything that the points at hand answer; questions whose study is not there are left out. All numbers are computed here.
-Answers answers(const std::vector<PrecisionPoint>& points);
+Answers answers(const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies);
 
 }  // namespace reports
 
-// index.html, points.jsonl, summary.md, and for every plot an SVG, a CSV and a JSON file. options: of `gdn-cts precision`, beginning with
-// a space, as the points were made by. Returns "" or one line saying what is missing (plots, where gnuplot is not installed).
-std::string write_precision_pages(const std::string& dir, const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const std::string& options);
+// index.html, points.jsonl, summary.md, and for every plot an SVG, a CSV and a JSON file. commands: the command lines that make the points
+// given to it. Returns "" or one line saying what is missing (plots, where gnuplot is not installed).
+using PrecisionCommands = std::function<std::vector<std::string>(const std::vector<PrecisionPoint>&)>;
+std::string write_precision_pages(const std::string& dir, const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const PrecisionCommands& commands);
 // For people and pull requests: findings and answer tables, as Markdown.
-std::string precision_markdown(const std::vector<PrecisionPoint>& points, const std::string& command);
+std::string precision_markdown(const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const std::vector<std::string>& commands);
 
 }  // namespace gdn

@@ -47,10 +47,12 @@ std::string gate_text(const std::string& gate) { return gate.empty() ? "" : gate
 
 class Questions {
  public:
-  explicit Questions(const std::vector<PrecisionPoint>& points) {
+  Questions(const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies) {
     for (const PrecisionPoint& p : points) studies_[p.study].push_back(&p);
+    for (const PrecisionStudy& s : studies) contracts_[s.name] = s.contracts;
   }
   Answers all() {
+    headlines();
     points();
     widen();
     length();
@@ -70,12 +72,20 @@ class Questions {
   }
 
  private:
-  List of(const std::string& study, bool measured = false) const {
+  // Contracts of the study carried out; not those that kernels brought along.
+  List of(const std::string& study) const {
     List list;
+    const auto own = contracts_.find(study);
     if (const auto at = studies_.find(study); at != studies_.end())
       for (const PrecisionPoint* p : at->second)
-        if (p->kernel.empty() != measured) list.push_back(p);
+        if (p->kernel.empty() && (own == contracts_.end() || own->second.empty() || std::find(own->second.begin(), own->second.end(), axis(*p, "contract")) != own->second.end())) list.push_back(p);
     return list;
+  }
+  // The one point of the study with these values; nullptr where there is none.
+  const PrecisionPoint* one(const std::string& study, const std::map<std::string, std::string>& at) const {
+    for (const PrecisionPoint* p : of(study))
+      if (std::all_of(at.begin(), at.end(), [&](const auto& a) { return axis(*p, a.first) == a.second; })) return p;
+    return nullptr;
   }
   // Values of an axis: numbers in their order, words in order of appearance.
   static std::vector<std::string> values(const List& list, const std::string& name) {
@@ -96,7 +106,7 @@ class Questions {
     std::stable_sort(list.begin(), list.end(), [](const PrecisionPoint* a, const PrecisionPoint* b) { return a->tokens < b->tokens; });
     return list;
   }
-  void say(const std::string& study, std::string text) { a_.findings.push_back({study, std::move(text)}); }
+  void say(const std::string& study, std::string text, bool headline = false) { a_.findings.push_back({study, std::move(text), headline}); }
   static PowerLaw law(const List& list, const std::function<const std::vector<double>&(const PrecisionPoint&)>& of, long long from) {
     std::vector<double> n;
     std::vector<std::vector<double>> y;
@@ -106,6 +116,49 @@ class Questions {
         y.push_back(of(*p));
       }
     return fit_power_law(n, y);
+  }
+
+  // What most people ask, with one number that answers it. Each is left out where its points are not at hand.
+  void headlines() {
+    const auto head = [&](const std::string& study, std::string text) { say(study, std::move(text), true); };
+    const auto bits = [](const PrecisionPoint* p) { return bits_text(bits_of(*p)); };
+    const auto most = [&](const std::string& study, const std::string& name) {
+      const std::vector<std::string> v = values(of(study), name);
+      return v.empty() ? "" : v.back();
+    };
+    const std::string end = most("cadence", "T");
+    const auto state = [&](const std::string& contract) { return one("cadence", {{"contract", contract}, {"gate", "0"}, {"T", end}}); };
+    const PrecisionPoint *whole = state("fp32-recurrent"), *token = state("fp32-recurrent;S_carried=bf16"), *chunk = state("fp32-chunk;S_carried=bf16"), *call = state("fp32-chunk;S_carried=bf16;cadence=call");
+    if (whole && token && chunk && call)
+      head("cadence", fmt::format("May I keep the state in bf16? Rounded after every token it leaves {} bits, after every chunk of 64 {}, after every call of 1024 {}, where fp32 keeps {} ({} tokens with no decay, heads of {}).", bits(token), bits(chunk), bits(call),
+                                  bits(whole), end, whole->key_dim));
+    const std::string form = "fp32-chunk;solve=block_inverse";
+    const auto point = [&](const std::string& name, const std::string& format) { return one("points", {{"contract", form}, {"gate", most("points", "gate")}, {"point", name}, {"format", format}}); };
+    for (const auto& [name, format, question] : {std::tuple{"M", "tf32", "May I keep the inverse in TF32? M alone in it"}, {"G", "bf16", "May I keep the gate in bf16? Its sums G alone in it"}})
+      if (const PrecisionPoint *p = point(name, format), *base = point("none", ""); p && base)
+        head("points", fmt::format("{} leave{} {} bits of {} ({} tokens with {}, heads of {}).", question, name == std::string("M") ? "s" : "", bits(p), bits(base), p->tokens, gate_text(most("points", "gate")), p->key_dim));
+    const std::string far = most("far", "T"), weak = values(of("far"), "beta").empty() ? "" : values(of("far"), "beta").back();
+    const auto carried = [&](const char* contract, const std::string& T) { return one("far", {{"contract", contract}, {"beta", weak}, {"T", T}}); };
+    if (const PrecisionPoint *state16 = carried("bf16-state", far), *before = carried("bf16-state", far.empty() ? "" : values(of("far"), "T").front()), *operands = carried("bf16-chunk", far); state16 && before && operands)
+      head("far", fmt::format("How far does it carry? With no decay and beta {} a state rounded to bf16 after every token keeps {} bits at {} tokens, after {} at {}; bf16 operands and a state in fp32 keep {} (heads of {}).", weak, bits(state16), far, bits(before),
+                              before->tokens, bits(operands), state16->key_dim));
+    const auto inverse = [&](const char* solve) { return one("inverse", {{"contract", "fp32-chunk"}, {"vectors", "wu"}, {"T", "64"}, {"solve", solve}, {"keys", "1"}}); };
+    if (const PrecisionPoint *neumann = inverse("neumann"), *substitution = inverse("substitution"); neumann && substitution)
+      head("inverse", fmt::format("The inverse by log-depth products on equal keys in fp32 errs by {} times the signal, by substitution {} (one chunk of 64 tokens).", short_number(rms(neumann->o_rms)), short_number(rms(substitution->o_rms))));
+    if (const PrecisionPoint *a = one("keys", {{"contract", "bf16-chunk"}, {"keys", "0"}}), *b = one("keys", {{"contract", "bf16-chunk"}, {"keys", "0.99"}}); a && b)
+      head("keys", fmt::format("Keys with a mean cosine of 0.99 cost bf16-chunk {:.1f} bits against uncorrelated ones ({} tokens, heads of {}).", bits_of(*a) - bits_of(*b), a->tokens, a->key_dim));
+    const std::string cut = most("rounding", "T");
+    if (const PrecisionPoint *a = one("rounding", {{"contract", "bf16-state"}, {"rounding", "rne"}, {"T", cut}}), *b = one("rounding", {{"contract", "bf16-state"}, {"rounding", "rz"}, {"T", cut}}); a && b)
+      head("rounding", fmt::format("Cutting the bf16 state toward zero instead of rounding it to nearest costs {:.1f} bits at {} tokens.", bits_of(*a) - bits_of(*b), cut));
+    const std::string sums = most("accumulator", "T");
+    if (const PrecisionPoint *a = one("accumulator", {{"contract", "fp32-chunk"}, {"accumulator", "fp32"}, {"T", sums}}), *b = one("accumulator", {{"contract", "fp32-chunk"}, {"accumulator", "tensor_core"}, {"T", sums}}); a && b)
+      head("accumulator", fmt::format("Sums cut as tensor cores do cost fp32-chunk {:.1f} bits at {} tokens.", bits_of(*a) - bits_of(*b), sums));
+    const std::string size = most("chunk", "chunk");
+    if (const PrecisionPoint *a = one("chunk", {{"contract", "bf16-chunk"}, {"gate", "0.01"}, {"chunk", "64"}}), *b = one("chunk", {{"contract", "bf16-chunk"}, {"gate", "0.01"}, {"chunk", size}}); a && b)
+      head("chunk", fmt::format("Chunks of {} in place of 64 cost bf16-chunk {:.1f} bits with a mean decay of 0.01 per token.", size, bits_of(*a) - bits_of(*b)));
+    const std::string bound = most("bounds", "T");
+    if (const PrecisionPoint* p = one("bounds", {{"contract", "bf16-chunk"}, {"gate", "0.01"}, {"T", bound}}); p && !p->o_bound.empty())
+      head("bounds", fmt::format("The bound of bf16-chunk with a mean decay of 0.01 per token is {} times the measured error at {} tokens, sigma {} times.", short_number(rms(p->o_bound) / rms(p->o_rms)), bound, short_number(rms(p->o_sigma) / rms(p->o_rms))));
   }
 
   void points() {
@@ -414,41 +467,59 @@ class Questions {
     if (!t.rows.empty()) a_.tables.push_back(std::move(t));
   }
 
+  // "T=131072, K=32, gate=0, beta=0..1, keys=0.3": what tells the inputs of a study apart.
+  static std::string short_inputs(const std::string& inputs) {
+    std::string out;
+    for (std::size_t at = 0; at < inputs.size();) {
+      const std::string item = inputs.substr(at, inputs.find(',', at) - at);
+      at += item.size() + 1;
+      if (item.compare(0, 2, "T=") && item.compare(0, 2, "K=") && item.compare(0, 5, "gate=") && item.compare(0, 5, "beta=") && item.compare(0, 5, "keys=")) continue;
+      out += (out.empty() ? "" : ", ") + item;
+    }
+    return out;
+  }
+
   // Measured against the declared contract carried out on the same inputs.
   void kernels() {
-    AnswerTable t{"", "kernels", "Kernels measured, beside their declared contracts carried out", "Ratio of the relative rms errors of o, measured / carried out, over all inputs of the studies: about 1 where the contract says what the kernel does.",
-                  {"kernel", "contract", "inputs#", "least#", "median#", "most#", "least bits kept#", "at"}, {}};
+    AnswerTable t{"", "kernels", "Kernels measured, beside their declared contracts carried out", "Ratio of the relative rms errors of o, measured / carried out, over all inputs of the studies: about 1 where the contract says what the kernel does; above it where the kernel orders its sums worse or its exponential is off, which a contract leaves free.",
+                  {"kernel", "version", "device", "contract", "inputs#", "least#", "median#", "most#", "most at", "least bits kept#", "at"}, {}};
+    struct Ratio { double ratio; const PrecisionPoint* at; };
     std::vector<std::string> names;
     for (const auto& [study, list] : studies_)
       for (const PrecisionPoint* p : list)
         if (!p->kernel.empty() && std::find(names.begin(), names.end(), p->kernel) == names.end()) names.push_back(p->kernel);
+    std::sort(names.begin(), names.end());         // whatever order they were measured in
     for (const std::string& name : names) {
-      std::vector<double> ratios;
+      std::vector<Ratio> ratios;
       std::set<std::string> inputs;
       const PrecisionPoint* worst = nullptr;
-      std::string contract;
       for (const auto& [study, list] : studies_)
         for (const PrecisionPoint* p : list) {
           if (p->kernel != name || !inputs.insert(p->inputs).second) continue;
-          contract = p->contract;
           if (!worst || bits_of(*p) < bits_of(*worst)) worst = p;
           for (const PrecisionPoint* s : list)
             if (s->kernel.empty() && s->contract == p->contract && s->inputs == p->inputs) {
-              ratios.push_back(rms(p->o_rms) / rms(s->o_rms));
+              ratios.push_back({rms(p->o_rms) / rms(s->o_rms), p});
               break;
             }
         }
       if (ratios.empty()) continue;
-      std::sort(ratios.begin(), ratios.end());
-      const double median = ratios[ratios.size() / 2];
-      t.rows.push_back({name, contract, std::to_string(ratios.size()), fmt::format("{:.3f}", ratios.front()), fmt::format("{:.3f}", median), fmt::format("{:.3f}", ratios.back()), bits_text(bits_of(*worst)), worst->inputs});
-      say("", fmt::format("{} errs {:.3f} to {:.3f} times (median {:.3f}) as much as its contract {} carried out, on {} sets of inputs; least it keeps {} bits, at {}.", name, ratios.front(), ratios.back(), median, contract,
-                          ratios.size(), bits_text(bits_of(*worst)), worst->inputs));
+      std::stable_sort(ratios.begin(), ratios.end(), [](const Ratio& a, const Ratio& b) { return a.ratio < b.ratio; });
+      const double median = ratios[ratios.size() / 2].ratio;
+      const Ratio& most = ratios.back();
+      std::string version = worst->kernel_version;
+      for (const char* package : {"torch", "triton"})
+        if (const auto at = worst->packages.find(package); at != worst->packages.end()) version += fmt::format(", {} {}", package, at->second);
+      t.rows.push_back({name, version.empty() ? "-" : version, worst->device.empty() ? "-" : worst->device, worst->contract, std::to_string(ratios.size()), fmt::format("{:.3f}", ratios.front().ratio), fmt::format("{:.3f}", median), fmt::format("{:.3f}", most.ratio),
+                        short_inputs(most.at->inputs), bits_text(bits_of(*worst)), short_inputs(worst->inputs)});
+      say("", fmt::format("{} errs {:.2f} to {:.2f} times (median {:.2f}) as much as its contract carried out, on {} sets of inputs; most at {}, where it keeps {} bits.", name, ratios.front().ratio, most.ratio, median, ratios.size(),
+                          short_inputs(most.at->inputs), bits_text(bits_kept(rms(most.at->o_rms)))));
     }
     if (!t.rows.empty()) a_.tables.push_back(std::move(t));
   }
 
   std::map<std::string, List> studies_;
+  std::map<std::string, std::vector<std::string>> contracts_;
   Answers a_;
 };
 
@@ -501,14 +572,15 @@ PowerLaw fit_power_law(const std::vector<double>& n, const std::vector<std::vect
   return law;
 }
 
-Answers answers(const std::vector<PrecisionPoint>& points) { return Questions(points).all(); }
+Answers answers(const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies) { return Questions(points, studies).all(); }
 
 }  // namespace reports
 
-std::string precision_markdown(const std::vector<PrecisionPoint>& points, const std::string& command) {
+std::string precision_markdown(const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const std::vector<std::string>& commands) {
   using namespace reports;
-  const Answers a = answers(points);
-  std::string s = fmt::format("# Error against precision\n\n{} points, by\n\n    {}\n", points.size(), printable(command));
+  const Answers a = answers(points, studies);
+  std::string s = fmt::format("# Error against precision\n\n{} points, by\n\n", points.size());
+  for (const std::string& c : commands) s += "    " + printable(c) + "\n";
   s += "\nBits kept: -log2 of the relative rms error against certified truth.\n";
   if (!a.findings.empty()) s += "\n## Findings\n\n";
   for (const Answer& f : a.findings) s += "- " + printable(f.text) + (f.study.empty() ? "" : " (`--study " + f.study + "`)") + "\n";

@@ -58,8 +58,11 @@ std::string html_table(const std::vector<std::string>& columns, const std::vecto
   s += "</tr></thead><tbody>\n";
   for (const auto& row : rows) {
     s += "<tr>";
-    for (std::size_t i = 0; i < row.size(); ++i)
-      s += number[i] ? fmt::format("<td class=\"n\" data-k=\"{:.6g}\">{}</td>", sort_key(row[i]), esc(row[i])) : "<td>" + esc(row[i]) + "</td>";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      // A plain number sorts as it reads.
+      const bool plain = !row[i].empty() && row[i].find_first_not_of("0123456789.e+-") == std::string::npos && row[i] != "-";
+      s += !number[i] ? "<td>" + esc(row[i]) + "</td>" : plain ? "<td class=n>" + row[i] + "</td>" : fmt::format("<td class=n data-k=\"{:.6g}\">{}</td>", sort_key(row[i]), esc(row[i]));
+    }
     s += "</tr>\n";
   }
   return s + "</tbody></table></div>\n";
@@ -86,19 +89,20 @@ struct Panel {
   std::string id, caption;
   Plot plot;
   std::vector<const PrecisionPoint*> points;
+  std::map<std::string, std::string> labels;       // of kernels over their contracts: contract -> name of its curve
 };
 
 class Page {
  public:
-  Page(const std::string& dir, const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const std::string& options)
-      : base_(dir), points_(points), studies_(studies), options_(options) {}
+  Page(const std::string& dir, const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const PrecisionCommands& commands)
+      : base_(dir), points_(points), studies_(studies), commands_(commands) {}
 
   std::string write() {
-    const Answers all = answers(points_);
+    const Answers all = answers(points_, studies_);
     std::string s = "<p class=\"dim\">GDN-CTS, error against precision of the Gated DeltaNet recurrence</p>\n<h1>What does a format cost?</h1>\n";
     s += "<p>Precision contracts carried out operation by operation, and kernels where named, against certified truth. <b>Bits kept</b> are −log<sub>2</sub> of the relative root mean square error; "
          "where one number stands for a contract it is that of the output or of the final state, whichever keeps fewer.</p>\n";
-    s += "<pre>" + esc("gdn-cts precision" + options_) + "</pre>\n";
+    s += command_lines(points_) + "<p class=\"dim\">The same page from its points: <code>gdn-cts precision --from points.jsonl -o DIR</code></p>\n";
     std::set<std::string> inputs, contracts, kernels;
     double truth = 0;
     for (const PrecisionPoint& p : points_) {
@@ -115,17 +119,24 @@ class Page {
     tile(short_number(truth), "greatest radius of the truth, relative");
     s += "</div>\n";
     if (!have_gnuplot()) s += "<p class=\"warn\">No plots: gnuplot is not installed. The tables hold all numbers.</p>\n";
-    // The first finding of every study here, the others with their study.
+    // What most people ask; the other findings with their study. Where none of that is answered, the first finding of every study.
     s += "<h2 id=\"findings\">Findings</h2>\n<ul class=\"findings\">\n";
     std::set<std::string> told;
+    const bool asked = std::any_of(all.findings.begin(), all.findings.end(), [](const Answer& f) { return f.headline; });
     for (const Answer& f : all.findings)
-      if (f.study.empty() || told.insert(f.study).second) s += "<li>" + esc(f.text) + (f.study.empty() ? "" : fmt::format(" <a href=\"#{0}\">{0}</a>", esc(f.study))) + "</li>\n";
+      if (asked ? f.headline : !f.study.empty() && told.insert(f.study).second) s += "<li>" + esc(f.text) + fmt::format(" <a href=\"#{0}\">{0}</a>", esc(f.study)) + "</li>\n";
     s += "</ul>\n<h2>Questions</h2>\n<ul>\n";
     for (const PrecisionStudy& v : studies_)
       if (has(v.name)) s += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", esc(v.name), esc(v.question));
+    if (!kernels.empty()) s += "<li><a href=\"#kernels\">Do kernels do what they declare?</a></li>\n";
     s += "</ul>\n";
     for (const AnswerTable& t : all.tables)
-      if (t.study.empty()) s += "<h2>" + esc(t.title) + "</h2>\n<p class=\"dim\">" + esc(t.note) + "</p>\n" + html_table(t.columns, t.rows, "");
+      if (t.study.empty()) {
+        s += fmt::format("<h2 id=\"{}\">", esc(t.name)) + esc(t.title) + "</h2>\n<p class=\"dim\">" + esc(t.note) + "</p>\n<ul class=\"findings\">\n";
+        for (const Answer& f : all.findings)
+          if (f.study.empty()) s += "<li>" + esc(f.text) + "</li>\n";
+        s += "</ul>\n" + html_table(t.columns, t.rows, "");
+      }
     for (const PrecisionStudy& v : studies_)
       if (has(v.name)) s += section(v, all);
     s += "<h2>Words</h2>\n<dl class=\"words\">"
@@ -133,13 +144,13 @@ class Page {
          "<dt>bits kept</dt><dd>−log<sub>2</sub>(rms error / rms of the exact values), over all elements of the tensor and over draws; fp32 holds 24, bf16 8</dd>"
          "<dt>draw</dt><dd>one head with random inputs of the given kind; bars show the range over draws</dd>"
          "<dt>cost</dt><dd>bits that all stores of a contract hold per token and value head (tf32 counts 19)</dd>"
-         "<dt>measured</dt><dd>a kernel that ran on the same inputs; dashed lines with open marks</dd>"
+         "<dt>measured</dt><dd>a kernel that ran on the same inputs: open marks and dashes, around the marks of its contract carried out where both agree</dd>"
          "<dt>overflow, exact</dt><dd>some element is not finite; no error at all</dd></dl>\n"
          "<p>The same data: <a href=\"points.jsonl\">points.jsonl</a>, <a href=\"summary.md\">summary.md</a>; for each plot an SVG, a CSV and a JSON file beside this page.</p>\n";
     std::string lines;
     for (const PrecisionPoint& p : points_) lines += to_json_line(p) + "\n";
     write_file((base_ / "points.jsonl").string(), lines);
-    write_file((base_ / "summary.md").string(), precision_markdown(points_, "gdn-cts precision" + options_));
+    write_file((base_ / "summary.md").string(), precision_markdown(points_, studies_, commands_(points_)));
     write_file((base_ / "index.html").string(), html_page("GDN-CTS: what does a format cost?", s));
     return have_gnuplot() ? "" : "gnuplot is not installed: the page has its tables but no plots";
   }
@@ -149,10 +160,18 @@ class Page {
     return std::any_of(points_.begin(), points_.end(), [&](const PrecisionPoint& p) { return p.study == study; });
   }
 
+  std::string command_lines(const std::vector<PrecisionPoint>& points) const {
+    std::string s;
+    for (const std::string& line : commands_(points)) s += (s.empty() ? "" : "\n") + line;
+    return "<pre>" + esc(s) + "</pre>\n";
+  }
+
   std::string section(const PrecisionStudy& v, const Answers& all) {
     std::string s = fmt::format("<h2 id=\"{}\">{}</h2>\n", esc(v.name), esc(v.question));
-    const bool narrowed = options_.find("--study") != std::string::npos || options_.find("--from") != std::string::npos;
-    s += "<pre>" + esc("gdn-cts precision" + (narrowed ? "" : " --study " + v.name) + options_) + "</pre>\n";
+    std::vector<PrecisionPoint> mine;
+    for (const PrecisionPoint& p : points_)
+      if (p.study == v.name) mine.push_back(p);
+    s += command_lines(mine);
     std::string said;
     for (const Answer& f : all.findings)
       if (f.study == v.name) said += "<li>" + esc(f.text) + "</li>\n";
@@ -183,7 +202,7 @@ class Page {
         for (const auto& [key, value] : p.axes)
           if (key != "contract" && std::find(names.begin(), names.end(), key) == names.end()) names.push_back(key);
     for (const std::string& key : names) columns.push_back(short_name(key) + (key == "T" || key == "gate" || key == "chunk" ? "#" : ""));
-    for (const char* c : {"kernel or contract", "bits o#", "bits ht#", "rms o#", "rms ht#", "worst o#", "worst ht#", "not finite#", "cost#", "command"}) columns.push_back(c);
+    for (const char* c : {"kernel or contract", "bits o#", "bits ht#", "rms o#", "rms ht#", "worst o#", "worst ht#", "not finite#", "cost#", "inputs"}) columns.push_back(c);
     const auto bits = [](const std::vector<double>& e) {
       const double b = bits_kept(rms(e));
       return std::isinf(b) ? std::string(b > 0 ? "exact" : "overflow") : fmt::format("{:.2f}", b);
@@ -196,35 +215,56 @@ class Page {
       row.push_back(p.kernel.empty() ? p.contract : p.kernel + " (measured)");
       for (const auto& cell : {bits(p.o_rms), bits(p.ht_rms), short_number(rms(p.o_rms)), short_number(rms(p.ht_rms)), most(p.o_worst), most(p.ht_worst), std::to_string(p.non_finite), fmt::format("{:.0f}", p.cost)})
         row.push_back(cell);
-      row.push_back(point_command(p));
+      row.push_back(p.inputs);
       rows.push_back(std::move(row));
     }
-    return fmt::format("<details class=\"all\"><summary>All {} points of this question</summary>\n<p class=\"dim\">Errors relative to the rms of the exact values; worst: greatest error of an element.</p>\n", rows.size()) + html_table(columns, rows, "") + "</details>\n";
+    return fmt::format("<details class=\"all\"><summary>All {} points of this question</summary>\n<p class=\"dim\">Errors relative to the rms of the exact values; worst: greatest error of an element. Any line again: <code>gdn-cts precision --inputs INPUTS --contract 'CONTRACT'</code>, or with a kernel's option.</p>\n", rows.size()) + html_table(columns, rows, "") + "</details>\n";
   }
 
-  std::vector<Panel> panels(const PrecisionStudy& v) const {
-    std::vector<Panel> list;
-    for (const PrecisionPoint& p : points_) {
-      if (p.study != v.name) continue;
-      std::string id = v.name, caption;
+  // The study's contracts, a plot for each value of the axes that it is split by; then kernels over the contracts that they declare, those whose
+  // names begin alike (cuda_..., fla_...) in one plot.
+  std::vector<Panel> panels(const PrecisionStudy& v) {
+    std::vector<Panel> list, kernels;
+    const auto panel_of = [&](std::vector<Panel>& among, const PrecisionPoint& p, const std::string& kernel) -> Panel& {
+      std::string id = v.name + (kernel.empty() ? "" : "-" + kernel), caption = kernel.empty() ? "" : kernel + " kernels over the contracts they declare";
       for (const std::string& name : v.panels) {
         const std::string value = axis(p, name);
+        if (!kernel.empty() && name == "contract") continue;
         id += "-" + name + "-" + value;
         caption += (caption.empty() ? "" : ", ") + (name == "contract" ? value : short_name(name) + " " + value);
       }
       for (char& c : id)
         if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.') c = '-';
-      const auto at = std::find_if(list.begin(), list.end(), [&](const Panel& x) { return x.id == id; });
-      Panel& panel = at == list.end() ? list.emplace_back(Panel{id, caption, {}, {}}) : *at;
+      const auto at = std::find_if(among.begin(), among.end(), [&](const Panel& x) { return x.id == id; });
+      return at == among.end() ? among.emplace_back(Panel{id, caption, {}, {}, {}}) : *at;
+    };
+    for (const PrecisionPoint& p : points_) {
+      if (p.study != v.name) continue;
+      if (p.kernel.empty()) {
+        if (v.contracts.empty() || std::find(v.contracts.begin(), v.contracts.end(), axis(p, "contract")) != v.contracts.end()) panel_of(list, p, "").points.push_back(&p);
+        continue;
+      }
+      Panel& panel = panel_of(kernels, p, p.kernel.substr(0, p.kernel.find_first_of("_/")));
+      panel.labels.emplace(p.contract, p.kernel + ", contract");
+      for (const PrecisionPoint& s : points_)
+        if (s.study == v.name && s.kernel.empty() && s.contract == p.contract && s.inputs == p.inputs && std::find(panel.points.begin(), panel.points.end(), &s) == panel.points.end()) panel.points.push_back(&s);
       panel.points.push_back(&p);
     }
-    for (Panel& p : list) draw(v, p);
+    std::stable_sort(kernels.begin(), kernels.end(), [](const Panel& a, const Panel& b) { return a.id < b.id; });
+    for (Panel& p : kernels) {                     // curves in one order in all of them: by kernel, its contract first
+      const auto label = [&](const PrecisionPoint* x) { return p.labels.at(x->contract) + (x->kernel.empty() ? "" : "|" + x->kernel); };
+      std::stable_sort(p.points.begin(), p.points.end(), [&](const PrecisionPoint* a, const PrecisionPoint* b) { return label(a) < label(b); });
+      list.push_back(std::move(p));
+    }
+    for (Panel& p : list) {
+      p.plot.id = fmt::format("p{}", ++plots_);    // short: every mark of the drawing names it
+      draw(v, p);
+    }
     return list;
   }
 
   void draw(const PrecisionStudy& v, Panel& panel) const {
     Plot& plot = panel.plot;
-    plot.id = panel.id;
     plot.title = v.question + (panel.caption.empty() ? "" : " (" + panel.caption + ")");
     plot.category_label = unit_of(v.x);
     plot.dots = v.x == "point";
@@ -253,7 +293,11 @@ class Page {
     for (const PrecisionPoint* p : panel.points) {
       std::string name;
       for (const std::string& s : v.series) name += (name.empty() ? "" : ", ") + axis(*p, s);
-      if (!p->kernel.empty()) name = p->kernel + " (measured)";
+      std::string model;
+      if (const auto label = panel.labels.find(p->contract); label != panel.labels.end()) {
+        name = p->kernel.empty() ? label->second : p->kernel + ", measured";
+        if (!p->kernel.empty()) model = label->second;
+      }
       const std::string x = axis(*p, v.x);
       if (gained) {
         const PrecisionPoint* base = nullptr;
@@ -273,7 +317,7 @@ class Page {
         put("sigma", "", x, range_of(p->o_sigma, {}));
         put("bound", "", x, range_of(p->o_bound, {}));
       } else {
-        put(name, p->kernel.empty() ? "" : p->contract, x, range_of(p->o_rms, p->ht_rms));
+        put(name, model, x, range_of(p->o_rms, p->ht_rms));
       }
     }
     for (PlotSeries& s : plot.series) {
@@ -345,16 +389,17 @@ class Page {
   std::filesystem::path base_;
   const std::vector<PrecisionPoint>& points_;
   const std::vector<PrecisionStudy>& studies_;
-  std::string options_;
+  const PrecisionCommands& commands_;
+  int plots_ = 0;
 };
 
 }  // namespace
 
-std::string write_precision_pages(const std::string& dir, const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const std::string& options) {
+std::string write_precision_pages(const std::string& dir, const std::vector<PrecisionPoint>& points, const std::vector<PrecisionStudy>& studies, const PrecisionCommands& commands) {
   std::error_code code;
   std::filesystem::create_directories(dir, code);
   if (code) throw std::runtime_error("cannot create " + dir + ": " + code.message());
-  return Page(dir, points, studies, options).write();
+  return Page(dir, points, studies, commands).write();
 }
 
 }  // namespace gdn

@@ -14,6 +14,9 @@ std::string to_json_line(const PrecisionPoint& p) {
   if (!p.kernel.empty()) {
     j["kernel"] = p.kernel;
     j["how"] = p.how;
+    if (!p.kernel_version.empty()) j["kernel_version"] = p.kernel_version;
+    if (!p.device.empty()) j["device"] = p.device;
+    for (const auto& [name, version] : p.packages) j["packages"][name] = version;
   }
   j["contract"] = p.contract;
   j["inputs"] = p.inputs;
@@ -41,6 +44,9 @@ PrecisionPoint parse_precision_point(const std::string& line) {
   in.get("axes", p.axes);
   in.get("kernel", p.kernel);
   in.get("how", p.how);
+  in.get("kernel_version", p.kernel_version);
+  in.get("device", p.device);
+  in.get("packages", p.packages);
   in.get("contract", p.contract, true);
   in.get("inputs", p.inputs, true);
   in.get_integer("tokens", p.tokens);
@@ -73,7 +79,7 @@ std::vector<PrecisionPoint> read_precision_points(const std::string& file) {
 std::string precision_key(const PrecisionPoint& p) {
   std::string key = p.study;
   for (const auto& [k, v] : p.axes) key += "|" + k + "=" + v;
-  return key + "|kernel=" + p.kernel;
+  return key + "|kernel=" + p.kernel + "|" + p.inputs;
 }
 
 }  // namespace gdn

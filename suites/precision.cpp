@@ -424,7 +424,7 @@ class Runner {
     const std::string why = measure_kernel(*session, in, refs_, p);
     advance(work(job, in), job.point.study);
     if (why.empty()) emit(std::move(p));
-    else if (o_.note && said_.insert(job.point.kernel + why).second) o_.note(job.point.kernel + " is left out where " + why);
+    else if (o_.note && said_.insert(job.point.kernel + why).second) o_.note(job.point.kernel, why);
   }
 
  public:
@@ -436,6 +436,10 @@ class Runner {
     if (!reason.empty()) return reason;
     const Execution e = session.run(run, "precision");
     if (e.outcome != Outcome::ok) return "it fails: " + e.message;
+    const KernelInfo& info = session.info();       // an adapter may say more after its first call
+    p.kernel_version = info.version;
+    p.device = info.device;
+    p.packages = info.packages;
     const std::int64_t D = in.draws, V = in.V, KV = in.K * V;
     const Tensor &o = e.outputs.at("o"), &ht = e.outputs.at("ht");
     std::vector<Draw> draws(refs.size());
@@ -661,8 +665,37 @@ double contract_cost(const Contract& c, std::int64_t K, std::int64_t V) {
 
 std::vector<PrecisionPoint> run_precision(const PrecisionOptions& o) { return Runner(o).run(plan(o)); }
 
+std::vector<std::string> precision_commands(const std::vector<PrecisionPoint>& points) {
+  struct Made { std::set<std::string> studies; std::vector<std::string> kernels; };
+  std::map<std::pair<std::string, std::string>, Made> by;   // of a size and seed
+  const std::vector<PrecisionStudySpec>& table = precision_studies();
+  // A study of which any point is beyond size ci was made at size full.
+  std::set<std::string> full;
+  for (const PrecisionPoint& p : points)
+    for (const PrecisionStudySpec& s : table)
+      if (s.view.name == p.study)
+        for (const PrecisionStudySpec::Axis& a : s.axes)
+          if (const auto at = p.axes.find(a.name); at != p.axes.end() && a.name != "contract" && !a.full.empty() && std::find(a.ci.begin(), a.ci.end(), at->second) == a.ci.end()) full.insert(p.study);
+  for (const PrecisionPoint& p : points) {
+    const std::size_t seed = p.inputs.find("seed=");
+    Made& made = by[{full.count(p.study) ? "full" : "ci", seed == std::string::npos ? "1" : p.inputs.substr(seed + 5)}];
+    made.studies.insert(p.study);
+    if (!p.kernel.empty() && std::find(made.kernels.begin(), made.kernels.end(), p.how) == made.kernels.end()) made.kernels.push_back(p.how);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [key, made] : by) {
+    std::string line = "gdn-cts precision --size " + key.first + " --seed " + key.second;
+    if (made.studies.size() < table.size())
+      for (const PrecisionStudySpec& s : table)
+        if (made.studies.count(s.view.name)) line += " --study " + s.view.name;
+    for (const std::string& how : made.kernels) line += " " + how;
+    lines.push_back(line + " -o DIR");
+  }
+  return lines;
+}
+
 std::vector<PrecisionPoint> precision_at(const PrecisionInputs& in, const std::vector<Contract>& contracts, const std::vector<KernelSession*>& kernels,
-                                         bool spread, const std::function<void(const std::string&)>& note) {
+                                         bool spread, const decltype(PrecisionOptions::note)& note) {
   PrecisionOptions o;
   o.kernels = kernels;
   o.note = note;

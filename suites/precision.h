@@ -61,13 +61,15 @@ struct PrecisionOptions {
   std::vector<PrecisionPoint> done;                // of an earlier part of this run: not made again
   std::function<void(const PrecisionPoint&)> point;             // every new point, in an order that depends on nothing else
   std::function<void(double share, const std::string& what)> progress;
-  std::function<void(const std::string&)> note;    // a kernel that could not be measured, and why
+  std::function<void(const std::string& kernel, const std::string& why)> note;   // inputs that a kernel could not be measured on
 };
 // Throws std::invalid_argument for an unknown study. Returns all points of the plan in order, done ones included.
 std::vector<PrecisionPoint> run_precision(const PrecisionOptions& o);
+// The command lines that make these points, one for each size and seed: a page says them even where it is made from points alone.
+std::vector<std::string> precision_commands(const std::vector<PrecisionPoint>& points);
 // One contract, and the kernels, on one set of inputs; study "one".
 std::vector<PrecisionPoint> precision_at(const PrecisionInputs& in, const std::vector<Contract>& contracts, const std::vector<KernelSession*>& kernels,
-                                         bool spread, const std::function<void(const std::string&)>& note = {});
+                                         bool spread, const decltype(PrecisionOptions::note)& note = {});
 struct PrecisionPlan { std::size_t points = 0, groups = 0; double seconds = 0; };
 // How much there is to do, and about how long it takes on one processor.
 PrecisionPlan precision_plan(const PrecisionOptions& o);

@@ -38,7 +38,8 @@ std::vector<PrecisionStudySpec> make() {
        {{"contract", {"fp32-chunk", "bf16-chunk", "bf16-chunk;S_carried=bf16", "bf16-state"}, {}},
         {"gate", {"0"}, {}},
         {"beta", {"0..1", "0..0.001"}, {}},
-        {"T", {"512", "2048", "8192", "32768", "131072"}, {}}}});
+        {"T", {"512", "2048", "8192", "32768", "131072"}, {}}},
+       true});
   add({{"gates", "What does the decay do? Error over the mean decay of a token.", "gate", {"contract"}, {}},
        {{"T", "2048"}},
        {{"contract", kWith16BitState, {}}, {"gate", {"0", "0.0001", "0.001", "0.01", "0.1", "1", "10"}, {}}},
@@ -66,7 +67,7 @@ std::vector<PrecisionStudySpec> make() {
        {{"contract", {"bf16-state", "bf16-chunk", "fp16-chunk", "tf32-chunk"}, {}}, {"rounding", {"rne", "rz", "sr"}, {}}, {"T", {"64", "256", "1024", "4096"}, {"64", "256", "1024", "4096", "16384"}}}});
   add({{"cadence", "How often may the carried state be rounded? In 16 bits after every token, every chunk of 64, every call of 1024.", "T", {"contract"}, {"gate"}},
        {{"call", "1024"}},
-       {{"contract", {"fp32-recurrent;S_carried=bf16", "fp32-chunk;S_carried=bf16", "fp32-chunk;S_carried=bf16;cadence=call",
+       {{"contract", {"fp32-recurrent", "fp32-chunk", "fp32-recurrent;S_carried=bf16", "fp32-chunk;S_carried=bf16", "fp32-chunk;S_carried=bf16;cadence=call",
                       "fp32-recurrent;S_carried=fp16", "fp32-chunk;S_carried=fp16", "fp32-chunk;S_carried=fp16;cadence=call"}, {}},
         {"gate", {"0", "0.001"}, {"0", "0.0001", "0.001", "0.01"}},
         {"T", {"2048", "4096", "8192", "16384"}, {"2048", "4096", "8192", "16384", "32768", "65536"}}}});
@@ -96,7 +97,11 @@ const std::vector<PrecisionStudySpec>& precision_studies() {
 
 std::vector<PrecisionStudy> precision_views() {
   std::vector<PrecisionStudy> views;
-  for (const PrecisionStudySpec& s : precision_studies()) views.push_back(s.view);
+  for (const PrecisionStudySpec& s : precision_studies()) {
+    views.push_back(s.view);
+    for (const PrecisionStudySpec::Axis& a : s.axes)
+      if (a.name == "contract") views.back().contracts = a.ci;   // of every size the same
+  }
   return views;
 }
 

@@ -150,6 +150,21 @@ std::string explain_convention(const std::string& subject) {
   return found.empty() ? "" : found + "\nA convention says how a kernel lays out and parameterises its arguments; the suite converts.\n";
 }
 
+// A storage point of contracts (`S_carried`), and what every preset keeps it in.
+std::string explain_point(const std::string& subject) {
+  std::string meaning, stores;
+  for (const std::string& preset : contract_presets()) {
+    const std::string text = explain(parse_contract(preset));   // lines of name, store, meaning, in columns
+    const std::size_t at = text.find("\n  " + subject + " ");
+    if (at == std::string::npos) return "";
+    const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    const std::size_t store = line.find_first_not_of(' ', 2 + subject.size()), end = line.find(' ', store), said = line.find_first_not_of(' ', end);
+    if (const std::string words = line.substr(said); words != "not in this form") meaning = words;
+    stores += fmt::format("  {:<16} {}\n", preset, line.substr(store, end - store) == "-" ? "not in this form" : line.substr(store, end - store));
+  }
+  return fmt::format("{}: a storage point of precision contracts\n\n  {}\n\nThe presets store it in\n{}\nDeclare another format, here fp16 rounded toward zero:\n  --contract 'bf16-chunk;{}=fp16/rz'\n", subject, meaning, stores, subject);
+}
+
 std::string explain_profile(const std::string& profile) {
   std::string members;
   // What a kernel need not declare exempts it from some of them altogether.
@@ -246,7 +261,7 @@ struct ExplainCommand final : Command {
   std::string subject;
 
   std::string name() const override { return "explain"; }
-  std::string summary() const override { return "what a case, family, fault, kind, check, kernel, contract or convention is"; }
+  std::string summary() const override { return "what a case, family, fault, kind, check, kernel, contract, storage point or convention is"; }
   int order() const override { return 11; }
   void options(Options& o) override { o.argument("subject", subject, "case id, or the name of anything that `list` prints"); }
   int run() override {
@@ -271,6 +286,12 @@ struct ExplainCommand final : Command {
       if (subject != key) continue;
       s += fmt::format("{}: a key of precision contracts ({}=...), one of\n", key, key);
       for (const std::string& v : values) s += "  " + v + "\n";
+    }
+    for (std::size_t i = 0; i < kPoints + kLayerPoints; ++i) {
+      const bool layer = i >= kPoints;
+      if (subject != (layer ? gdn::name(static_cast<LayerPoint>(i - kPoints)) : gdn::name(static_cast<Point>(i)))) continue;
+      s += (s.empty() ? "" : "\n") + explain_point(subject);
+      if (!layer) s += fmt::format("What it costs, point by point and format by format:\n  {} precision --study points\n", invocation());
     }
     s += explain_profile(subject);
     s += explain_convention(subject);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "kernels/contract_file.h"
 #include "reference/standard.h"
@@ -102,18 +104,16 @@ struct PrecisionCommand final : Command {
     if (!output.empty()) make_folder("-o", output);
     if (!from.empty()) {
       std::vector<PrecisionPoint> points;
-      std::string command;
+      std::set<std::string> seen;                  // a point that two files hold is one
       try {
-        for (const std::string& f : from) {
+        for (const std::string& f : from)
           for (PrecisionPoint& p : read_precision_points(f))
-            if (studies.empty() || std::find(studies.begin(), studies.end(), p.study) != studies.end()) points.push_back(std::move(p));
-          command += " --from " + shell_quote(f);
-        }
+            if ((studies.empty() || std::find(studies.begin(), studies.end(), p.study) != studies.end()) && seen.insert(precision_key(p)).second) points.push_back(std::move(p));
       } catch (const std::runtime_error& e) {
         throw Usage(e.what());
       }
       if (points.empty()) throw Usage("no points in the files given");
-      finish(points, command);
+      finish(points);
       return 0;
     }
     const std::vector<std::unique_ptr<KernelSession>> sessions = open();
@@ -122,16 +122,27 @@ struct PrecisionCommand final : Command {
     o.full = size == "full";
     o.seed = seed;
     for (const auto& s : sessions) o.kernels.push_back(s.get());
-    o.note = [](const std::string& line) {
+    std::map<std::string, std::string> reasons;    // by kernel, the first
+    o.note = [&](const std::string& kernel, const std::string& why) {
       clear_bar();
-      note(reports::printable(line));
+      note(reports::printable(kernel + " is left out where " + why));
+      reasons.emplace(kernel, why);
+    };
+    const auto left_out = [&](const std::vector<PrecisionPoint>& points) {
+      std::string list;
+      for (const auto& s : sessions)
+        if (std::none_of(points.begin(), points.end(), [&](const PrecisionPoint& p) { return p.kernel == s->info().name; }))
+          list += (list.empty() ? "" : "; ") + s->info().name + ": " + reasons[s->info().name];
+      if (!list.empty()) throw Usage("not measured at all: " + reports::printable(list));
     };
     if (!inputs.empty()) {
       const PrecisionInputs in = parse_precision_inputs(inputs);
       std::vector<Contract> list_of;
       for (const std::string& c : contracts) list_of.push_back(read_contract(c));
       if (list_of.empty() && sessions.empty()) throw Usage("--inputs: whose errors? Give --contract or a kernel");
-      print(to_string(in) + "\n" + to_text(table_of(precision_at(in, list_of, o.kernels, false, o.note))));
+      const std::vector<PrecisionPoint> points = precision_at(in, list_of, o.kernels, false, o.note);
+      if (!points.empty()) print(to_string(in) + "\n" + to_text(table_of(points)));
+      left_out(points);
       return 0;
     }
     if (list) {
@@ -147,6 +158,16 @@ struct PrecisionCommand final : Command {
       o.point = [&](const PrecisionPoint& p) { log << to_json_line(p) << std::endl; };
     }
     const PrecisionPlan plan = precision_plan(o);
+    if (!sessions.empty()) {
+      std::string measured;
+      bool any = false;
+      for (const PrecisionStudySpec& s : precision_studies()) {
+        if (!s.measured) continue;
+        measured += (measured.empty() ? "" : ", ") + s.view.name;
+        any = any || studies.empty() || std::find(studies.begin(), studies.end(), s.view.name) != studies.end();
+      }
+      if (!any) throw Usage("kernels are measured in the studies " + measured + ", none of which --study names");
+    }
     note(fmt::format("{} points on {} sets of inputs: about {:.0f} s on two processors", plan.points, plan.groups, std::ceil(plan.seconds / 2)));
     std::vector<PrecisionPoint> points;
     {
@@ -158,10 +179,8 @@ struct PrecisionCommand final : Command {
       };
       points = run_precision(o);
     }
-    std::string command = " --size " + size + fmt::format(" --seed {}", seed);
-    for (const std::string& s : studies) command += " --study " + s;
-    for (const auto& s : sessions) command += " " + s->info().how;
-    finish(points, command);
+    finish(points);
+    left_out(points);
     return 0;
   }
 
@@ -182,9 +201,8 @@ struct PrecisionCommand final : Command {
     print(fmt::format("size {}: {} points on {} sets of inputs, about {:.1f} minutes on two processors\n", size, all.points, all.groups, all.seconds / 120));
   }
 
-  // command: the options behind `gdn-cts precision`.
-  void finish(const std::vector<PrecisionPoint>& points, const std::string& command) const {
-    const reports::Answers a = reports::answers(points);
+  void finish(const std::vector<PrecisionPoint>& points) const {
+    const reports::Answers a = reports::answers(points, precision_views());
     for (const reports::AnswerTable& t : a.tables) {
       Table table;
       for (const std::string& c : t.columns) {
@@ -198,7 +216,7 @@ struct PrecisionCommand final : Command {
     for (const reports::Answer& f : a.findings) print("- " + reports::printable(f.text) + "\n");
     if (output.empty()) return;
     try {
-      const std::string missing = write_precision_pages(output, points, precision_views(), command);
+      const std::string missing = write_precision_pages(output, points, precision_views(), precision_commands);
       if (!missing.empty()) note(missing);
     } catch (const std::runtime_error& e) {
       throw Usage(e.what());

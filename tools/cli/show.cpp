@@ -2,6 +2,7 @@
 #include "tools/cli/show.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -32,6 +33,7 @@ void make_folder(const std::string& option, const std::string& folder) {
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (!std::filesystem::is_directory(folder, code)) throw Usage(option + ": " + folder + " is no folder and cannot be made one");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) throw Usage(option + ": cannot write into " + folder);
 }
 
 void OutputOptions::prepare() const {
