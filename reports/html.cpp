@@ -49,7 +49,7 @@ thead th:first-child,tbody th{position:sticky;left:0;background:var(--card)}thea
 svg{display:block;min-width:42rem;width:100%;height:auto}svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .grid{stroke:var(--line)}svg .limit{stroke:var(--fail);stroke-width:1.5;stroke-dasharray:5 3}
 figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:.3rem;padding:.4rem;break-inside:avoid}figcaption{color:var(--dim);font-size:.85rem;padding:.2rem .3rem}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:.8rem;margin:.8rem 0}figure svg{min-width:0;max-width:44rem}figure.plot svg text{font:inherit}figure.map{align-self:start}
-caption{text-align:left;padding:.3rem .6rem;color:var(--dim)}ul.findings li{margin:.25rem 0;max-width:60rem;overflow-wrap:anywhere}.plots+h3{margin-top:1.6rem}details.all .scroll{max-height:40rem;overflow:auto;margin:.4rem 0}
+caption{text-align:left;padding:.3rem .6rem;color:var(--dim)}ul.findings li{margin:.25rem 0;max-width:60rem;overflow-wrap:anywhere}.plots+h3{margin-top:1.6rem}td.w{overflow-wrap:anywhere;min-width:17rem}details.all .scroll{max-height:40rem;overflow:auto;margin:.4rem 0}
 @media print{main{max-width:none;padding:0}.scroll{overflow:visible;max-height:none}details:not([open]){display:none}table{font-size:.7rem}a{color:inherit;text-decoration:none}}
 svg .cell{fill:var(--s1)}svg .over{fill:var(--s2)}svg .cross{stroke:var(--bg);stroke-width:1.3;fill:none}svg .frame{fill:none;stroke:var(--line)}
 svg .band{fill:var(--band)}svg .ok{fill:var(--dot);fill-opacity:.75}svg .bad{stroke:var(--fail);stroke-width:2.2;fill:none}

@@ -68,7 +68,7 @@ std::string script(const Plot& p) {
   const int columns = std::clamp(static_cast<int>(kWidth / (6.9 * static_cast<double>(longest) + 48)), 1, 4);
   const int key_rows = (static_cast<int>(p.series.size()) + columns - 1) / columns;
   const bool rotated = !p.dots && (n > 8 || std::any_of(p.categories.begin(), p.categories.end(), [](const std::string& c) { return c.size() > 8; }));
-  const double below = 3.1 + (rotated ? 1.5 : 0) + 1.15 * key_rows;   // lines of text under the plot: tics, label, key
+  const double below = 3.8 + (rotated ? 1.5 : 0) + 0.97 * key_rows;   // lines of text under the plot: tics, label, key
   const double height = (p.dots ? 25 + 17 * static_cast<double>(n) : 235) + 15 * below;
   double low = 1e300, high = -1e300;
   for (const PlotSeries& s : p.series)
@@ -135,6 +135,7 @@ std::string plot_svg(const Plot& p) {
   const std::string common = " fill=\"none\" color=\"black\" stroke=\"currentColor\"", ends = " stroke-linecap=\"round\" stroke-linejoin=\"round\"", font = " font-family=\"sans-serif\"";
   for (const std::string& text : {common, ends, font}) replace_all(svg, text, "");
   svg.insert(svg.find('>'), common + ends + font);
+  if (const std::size_t paper = svg.find("<rect"), end_of = svg.find("/>", paper); paper < svg.find("<defs>") && end_of != std::string::npos) svg.erase(paper, end_of + 2 - paper);   // the page is the paper
   for (const char* space : {"\t", " \n", "\n\n"})
     while (svg.find(space) != std::string::npos) replace_all(svg, space, std::string_view(space) == "\t" ? "" : "\n");
   for (const char* text : {"rgb(  1,   2,   3)", "rgb(1,2,3)"}) replace_all(svg, text, "var(--fg)");

@@ -167,7 +167,7 @@ class Questions {
     std::vector<std::string> formats;
     for (const std::string& f : values(all, "format"))
       if (!f.empty()) formats.push_back(f);
-    AnswerTable t{"points", "ranking", "Storage points ranked by what they cost in bf16", "Bits kept (of o or of the final state, whichever keeps fewer) with that point alone in the format and everything else in fp32; lost: against everything in fp32.",
+    AnswerTable t{"points", "ranking", "Storage points ranked by what they cost in bf16", fmt::format("Bits kept (of o or of the final state, whichever keeps fewer) with that point alone in the format and everything else in fp32; lost: against everything in fp32. {} tokens, heads of {}.", all[0]->tokens, all[0]->key_dim),
                   {"contract", "mean decay", "rank#", "point", "lost in bf16#"}, {}};
     for (const std::string& f : formats) t.columns.push_back(f + "#");
     struct Row { std::string point; double lost; std::map<std::string, double> bits; };
@@ -403,7 +403,7 @@ class Questions {
   void cadence() {
     const List all = of("cadence");
     if (all.empty()) return;
-    AnswerTable t{"cadence", "cadence_bits", "A carried state in 16 bits, bits kept", "Of o or of the final state, whichever keeps fewer. Calls of 1024 tokens.", {"contract", "mean decay"}, {}};
+    AnswerTable t{"cadence", "cadence_bits", "A carried state in 16 bits, bits kept", fmt::format("Of o or of the final state, whichever keeps fewer. Calls of 1024 tokens, heads of {}.", all[0]->key_dim), {"contract", "mean decay"}, {}};
     for (const std::string& T : values(all, "T")) t.columns.push_back("T " + T + "#");
     for (const std::string& gate : values(all, "gate")) {
       std::string said;
@@ -482,7 +482,7 @@ class Questions {
   // Measured against the declared contract carried out on the same inputs.
   void kernels() {
     AnswerTable t{"", "kernels", "Kernels measured, beside their declared contracts carried out", "Ratio of the relative rms errors of o, measured / carried out, over all inputs of the studies: about 1 where the contract says what the kernel does; above it where the kernel orders its sums worse or its exponential is off, which a contract leaves free.",
-                  {"kernel", "version", "device", "contract", "inputs#", "least#", "median#", "most#", "most at", "least bits kept#", "at"}, {}};
+                  {"kernel", "version", "device", "inputs#", "least#", "median#", "most#", "most at", "least bits kept#", "contract"}, {}};
     struct Ratio { double ratio; const PrecisionPoint* at; };
     std::vector<std::string> names;
     for (const auto& [study, list] : studies_)
@@ -510,8 +510,8 @@ class Questions {
       std::string version = worst->kernel_version;
       for (const char* package : {"torch", "triton"})
         if (const auto at = worst->packages.find(package); at != worst->packages.end()) version += fmt::format(", {} {}", package, at->second);
-      t.rows.push_back({name, version.empty() ? "-" : version, worst->device.empty() ? "-" : worst->device, worst->contract, std::to_string(ratios.size()), fmt::format("{:.3f}", ratios.front().ratio), fmt::format("{:.3f}", median), fmt::format("{:.3f}", most.ratio),
-                        short_inputs(most.at->inputs), bits_text(bits_of(*worst)), short_inputs(worst->inputs)});
+      t.rows.push_back({name, version.empty() ? "-" : version, worst->device.empty() ? "-" : worst->device, std::to_string(ratios.size()), fmt::format("{:.3f}", ratios.front().ratio), fmt::format("{:.3f}", median), fmt::format("{:.3f}", most.ratio),
+                        short_inputs(most.at->inputs), bits_text(bits_of(*worst)), worst->contract});
       say("", fmt::format("{} errs {:.2f} to {:.2f} times (median {:.2f}) as much as its contract carried out, on {} sets of inputs; most at {}, where it keeps {} bits.", name, ratios.front().ratio, most.ratio, median, ratios.size(),
                           short_inputs(most.at->inputs), bits_text(bits_kept(rms(most.at->o_rms)))));
     }

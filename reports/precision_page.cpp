@@ -61,7 +61,7 @@ std::string html_table(const std::vector<std::string>& columns, const std::vecto
     for (std::size_t i = 0; i < row.size(); ++i) {
       // A plain number sorts as it reads.
       const bool plain = !row[i].empty() && row[i].find_first_not_of("0123456789.e+-") == std::string::npos && row[i] != "-";
-      s += !number[i] ? "<td>" + esc(row[i]) + "</td>" : plain ? "<td class=n>" + row[i] + "</td>" : fmt::format("<td class=n data-k=\"{:.6g}\">{}</td>", sort_key(row[i]), esc(row[i]));
+      s += !number[i] ? (row[i].size() > 60 ? "<td class=w>" : "<td>") + esc(row[i]) + "</td>" : plain ? "<td class=n>" + row[i] + "</td>" : fmt::format("<td class=n data-k=\"{:.6g}\">{}</td>", sort_key(row[i]), esc(row[i]));
     }
     s += "</tr>\n";
   }
@@ -132,10 +132,7 @@ class Page {
     s += "</ul>\n";
     for (const AnswerTable& t : all.tables)
       if (t.study.empty()) {
-        s += fmt::format("<h2 id=\"{}\">", esc(t.name)) + esc(t.title) + "</h2>\n<p class=\"dim\">" + esc(t.note) + "</p>\n<ul class=\"findings\">\n";
-        for (const Answer& f : all.findings)
-          if (f.study.empty()) s += "<li>" + esc(f.text) + "</li>\n";
-        s += "</ul>\n" + html_table(t.columns, t.rows, "");
+        s += fmt::format("<h2 id=\"{}\">", esc(t.name)) + esc(t.title) + "</h2>\n<p class=\"dim\">" + esc(t.note) + "</p>\n" + html_table(t.columns, t.rows, "");
       }
     for (const PrecisionStudy& v : studies_)
       if (has(v.name)) s += section(v, all);
@@ -223,6 +220,12 @@ class Page {
 
   // The study's contracts, a plot for each value of the axes that it is split by; then kernels over the contracts that they declare, those whose
   // names begin alike (cuda_..., fla_...) in one plot.
+  static std::string group_of(const std::string& kernel) { return kernel.substr(0, kernel.find_first_of("_/")); }
+  static std::string without_group(const std::string& kernel) {   // the caption names it
+    const std::string rest = kernel.substr(std::min(kernel.size(), group_of(kernel).size() + 1));
+    return rest.empty() ? kernel : rest;
+  }
+
   std::vector<Panel> panels(const PrecisionStudy& v) {
     std::vector<Panel> list, kernels;
     const auto panel_of = [&](std::vector<Panel>& among, const PrecisionPoint& p, const std::string& kernel) -> Panel& {
@@ -244,15 +247,15 @@ class Page {
         if (v.contracts.empty() || std::find(v.contracts.begin(), v.contracts.end(), axis(p, "contract")) != v.contracts.end()) panel_of(list, p, "").points.push_back(&p);
         continue;
       }
-      Panel& panel = panel_of(kernels, p, p.kernel.substr(0, p.kernel.find_first_of("_/")));
-      panel.labels.emplace(p.contract, p.kernel + ", contract");
+      Panel& panel = panel_of(kernels, p, group_of(p.kernel));
+      panel.labels.emplace(p.contract, without_group(p.kernel) + " contract");
       for (const PrecisionPoint& s : points_)
         if (s.study == v.name && s.kernel.empty() && s.contract == p.contract && s.inputs == p.inputs && std::find(panel.points.begin(), panel.points.end(), &s) == panel.points.end()) panel.points.push_back(&s);
       panel.points.push_back(&p);
     }
     std::stable_sort(kernels.begin(), kernels.end(), [](const Panel& a, const Panel& b) { return a.id < b.id; });
     for (Panel& p : kernels) {                     // curves in one order in all of them: by kernel, its contract first
-      const auto label = [&](const PrecisionPoint* x) { return p.labels.at(x->contract) + (x->kernel.empty() ? "" : "|" + x->kernel); };
+      const auto label = [&](const PrecisionPoint* x) { return p.labels.at(x->contract) + "|" + x->kernel; };
       std::stable_sort(p.points.begin(), p.points.end(), [&](const PrecisionPoint* a, const PrecisionPoint* b) { return label(a) < label(b); });
       list.push_back(std::move(p));
     }
@@ -295,7 +298,7 @@ class Page {
       for (const std::string& s : v.series) name += (name.empty() ? "" : ", ") + axis(*p, s);
       std::string model;
       if (const auto label = panel.labels.find(p->contract); label != panel.labels.end()) {
-        name = p->kernel.empty() ? label->second : p->kernel + ", measured";
+        name = p->kernel.empty() ? label->second : without_group(p->kernel) + " measured";
         if (!p->kernel.empty()) model = label->second;
       }
       const std::string x = axis(*p, v.x);

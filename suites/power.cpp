@@ -787,7 +787,7 @@ std::string power_page(const PowerResult& r) {
   s += r.full ? ", on any of its cases" : "; a fault stops at its first catch, so that other cells are empty without meaning";
   s += ":";
   for (const std::string& l : letters)
-    if (l != "anti_vacuity") s += " <b>" + l.substr(0, 2) + "</b>" + l.substr(2);
+    if (l != "anti_vacuity") s += " <b>" + l.substr(0, 3) + "</b>" + l.substr(3);
   s += "</p>\n<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>fault</th><th>kind</th><th>caught</th>";
   if (r.identified) s += "<th class=\"n\">named</th>";
   for (const std::string& f : families) s += "<th>" + xml_escape(f) + "</th>";
@@ -814,7 +814,7 @@ std::string power_page(const PowerResult& r) {
     for (const std::string& family : families) {
       std::string cell;
       for (const std::string& check : letters)
-        if (cells[family].count(check)) cell += (cell.empty() ? "" : " ") + check.substr(0, 2);
+        if (cells[family].count(check)) cell += (cell.empty() ? "" : " ") + check.substr(0, 3);
       s += cell.empty() ? "<td></td>" : "<td class=\"cpass\">" + cell + "</td>";
     }
     s += "</tr>\n";

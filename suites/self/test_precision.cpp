@@ -138,7 +138,7 @@ TEST_CASE("a format that is not the declared one shows, by what its digits are w
   for (const reports::AnswerTable& t : a.tables)
     if (t.name == "kernels") {
       REQUIRE(t.rows.size() == 1);
-      told = std::stod(t.rows[0][6]) > 1000;
+      told = std::stod(t.rows[0][5]) > 1000;
     }
   CHECK(told);
   // What is carried out and measured is the same arithmetic.
@@ -198,6 +198,21 @@ TEST_CASE("every study of both sizes makes sense") {
   }
   o.studies = {"nonsense"};
   CHECK_THROWS_AS(precision_plan(o), std::invalid_argument);
+}
+
+TEST_CASE("the commands behind points are made of the points") {
+  PrecisionPoint a, b;
+  a.study = "keys";
+  a.axes = {{"contract", "bf16-chunk"}, {"keys", "0.9"}};
+  a.inputs = "T=1024,seed=1";
+  b.study = "length";
+  b.axes = {{"contract", "bf16-chunk"}, {"gate", "0"}, {"beta", "0..1"}, {"T", "64"}};
+  b.inputs = "T=64,seed=7";
+  b.kernel = "k";
+  b.how = "--exec 'python3 k.py'";
+  CHECK(precision_commands({a, b}) == std::vector<std::string>{"gdn-cts precision --size ci --seed 1 --study keys -o DIR", "gdn-cts precision --size ci --seed 7 --study length --exec 'python3 k.py' -o DIR"});
+  b.axes["T"] = "131072";                          // size ci ends before
+  CHECK(precision_commands({b}) == std::vector<std::string>{"gdn-cts precision --size full --seed 7 --study length --exec 'python3 k.py' -o DIR"});
 }
 
 TEST_CASE("cost counts what is stored") {
