@@ -116,6 +116,10 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("precision --from /no/such/file", "/no/such/file");
   refused("precision --study keys --resume /dev/zero", "is no file");
   refused("precision --kernel nonsense", "'nonsense'");
+  refused("precision --study points --kernel cpu_chunk_bf16", "studies length, far, gates");
+  const Result none = gdn_cts("precision --inputs T=8 --kernel cpu_layer_fp32");   // it takes no such inputs: said, and no success
+  CHECK(none.status == 2);
+  CHECK(contains(none.err, "not measured at all: cpu_layer_fp32: ops=prefill"));
   refused("bench --device tpu", "'tpu' is none of cpu, cuda");
   if (!fs::exists("/dev/nvidiactl")) refused("bench --device cuda", "--device cuda: ");
 }
@@ -151,6 +155,9 @@ TEST_CASE("profiles, single conventions and contracts with overrides explain the
   CHECK(contains(gdn_cts("explain core").out, "typical"));
   CHECK(contains(gdn_cts("explain gate=linear").out, "the decay exp(g) itself"));
   CHECK(contains(gdn_cts("explain 'bf16-chunk;chunk=32'").out, "chunk        32"));
+  CHECK(contains(gdn_cts("explain S_carried").out, "bf16-state       bf16"));
+  CHECK(contains(gdn_cts("explain W").out, "fp32-recurrent   not in this form"));
+  CHECK(contains(gdn_cts("explain conv_state").out, "layer: history"));
   refused("explain 'bf16-chunk;chunk=nonsense'", "nonsense");
 }
 
