@@ -31,7 +31,8 @@ constexpr Described kDescribed[] = {
     {"q", "queries", "token, key head, key channel", "1"},
     {"k", "keys", "token, key head, key channel", "1"},
     {"v", "values", "token, value head, value channel", "1"},
-    {"g", "log decay of the state before the token is read", "token, value head (kda: , key channel)", "natural logarithm of a factor, -inf..0"},
+    {"g", "log decay of the state before the token is read", "token, value head (kda: , key channel; complex_kda: , pair of them)", "natural logarithm of a factor, -inf..0"},
+    {"angle", "complex_kda: by what a pair of key channels is turned", "token, value head, pair of key channels", "radians"},
     {"beta", "write strength", "token, value head", "1, in 0..2"},
     {"a", "raw gate: g = -exp(A_log) softplus(a + dt_bias)", "token, value head", "1"},
     {"A_log", "logarithm of the gate's rate", "value head", "natural logarithm of a rate"},
@@ -93,7 +94,8 @@ std::map<std::string, Wanted> wanted_inputs(const Problem& p) {
                                   {"g", {p.gate, {rows, p.value_heads}}},
                                   {"beta", {p.beta, {rows, p.value_heads}}},
                                   {"cu_seqlens", {DType::i64, {p.sequences() + 1}}}};
-  if (p.rule == Rule::kda) w.at("g").shape.push_back(p.key_dim);
+  if (p.rule == Rule::kda || p.rule == Rule::complex_kda) w.at("g").shape.push_back(p.gate_width());
+  if (p.rule == Rule::complex_kda) w["angle"] = w.at("g");
   if (p.initial_state) w["h0"] = {p.state, {p.states(), p.value_heads, p.key_dim, p.value_dim}};
   if (p.raw) {
     w.erase("g");

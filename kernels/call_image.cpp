@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kLine = 64;                  // least canary in front of a tensor
 
 constexpr std::pair<const char*, std::int32_t> kRoles[] = {
-    {"q", GDN_Q}, {"k", GDN_K}, {"v", GDN_V}, {"g", GDN_G}, {"beta", GDN_BETA}, {"h0", GDN_H0}, {"cu_seqlens", GDN_CU_SEQLENS},
+    {"q", GDN_Q}, {"k", GDN_K}, {"v", GDN_V}, {"g", GDN_G}, {"angle", GDN_ANGLE}, {"beta", GDN_BETA}, {"h0", GDN_H0}, {"cu_seqlens", GDN_CU_SEQLENS},
     {"a", GDN_A}, {"A_log", GDN_A_LOG}, {"dt_bias", GDN_DT_BIAS}, {"state_indices", GDN_STATE_INDICES},
     {"accepted", GDN_ACCEPTED}, {"do", GDN_DO}, {"dht", GDN_DHT}, {"o", GDN_O}, {"ht", GDN_HT}, {"snapshots", GDN_SNAPSHOTS},
     {"G", GDN_STAGE_GSUM}, {"L", GDN_STAGE_L}, {"M", GDN_STAGE_M}, {"U", GDN_STAGE_U}, {"W", GDN_STAGE_W}, {"Vn", GDN_STAGE_VN},

@@ -167,7 +167,8 @@ Capabilities parse_capabilities(std::string_view text) {
       else if (key == "any_beta") c.any_beta = true;
       else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
     } else if (key == "ops") c.operations = names<Operation>(key, value, 7);
-    else if (key == "rules") c.rules = names<Rule>(key, value, 6);
+    else if (key == "l2") c.l2 = names<L2Form>(key, value, 3);
+    else if (key == "rules") c.rules = names<Rule>(key, value, 7);
     else if (key == "io") c.io = dtypes(key, value);
     else if (key == "state") c.state = dtypes(key, value);
     else if (key == "gate") c.gate = dtypes(key, value);
@@ -191,7 +192,7 @@ Capabilities parse_capabilities(std::string_view text) {
       c.alignment = static_cast<int>(a);
     } else
       fail("unknown key '" + std::string(key) +
-           "' (keys: ops, stages, chunks, rules, io, state, gate, beta, K, V, ratio, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
+           "' (keys: ops, stages, chunks, rules, io, state, gate, beta, K, V, ratio, l2, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
   }
   if (c.stages.empty() == contains(c.operations, Operation::stages))
     fail(c.stages.empty() ? "ops=stages needs stages=<names>" : "stages=... needs stages among ops");
@@ -208,6 +209,7 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
            not_in("ops", p.operation, c.operations), not_in("rules", p.rule, c.rules), not_in("io", p.io, c.io),
            not_in("state", p.state, c.state),
            run.inputs.count("g") || run.inputs.count("a") || p.layer() ? not_in("gate", p.gate, c.gate) : std::string(),
+           p.layer() ? not_in("l2", p.l2, c.l2) : std::string(),
            run.inputs.count("beta") ? not_in("beta", p.beta, c.beta) : std::string(),
            outside("K", p.key_dim, c.key_min, c.key_max, c.key_dims),
            outside("V", p.value_dim, c.value_min, c.value_max, c.value_dims),

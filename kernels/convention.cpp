@@ -77,6 +77,10 @@ const std::vector<Axis>& axes() {
        {"W-1", "full"},
        {"W-1, all of which the next token needs (vLLM, SGLang)", "W: the oldest is never needed again (transformers)"},
        GDN_AXIS(history, History)},
+      {"norm_in", "what norm_in_w, the weight of the layer's hidden norm, holds",
+       {"plain", "offset"},
+       {"the weight w", "w - 1: the kernel multiplies by 1 + it (Qwen3-Next, Qwen3.5); only weights of which that is exact can be handed over"},
+       GDN_AXIS(norm_in, NormWeight)},
   };
   return all;
 }
@@ -291,6 +295,14 @@ void layer_to_kernel(const Convention& c, const Problem& p, TensorSet& in) {
     }
     t = std::move(full);
   }
+  if (c.norm_in == NormWeight::offset) {
+    Tensor& w = in.at("norm_in_w");
+    for (std::int64_t i = 0; i < w.size(); ++i) {
+      const double x = w.at(i);
+      w.set(i, x - 1);
+      if (w.at(i) + 1 != x) cannot("norm_in=offset: norm_in_w[" + std::to_string(i) + "]=" + number(x) + " less 1 is not exact in " + gdn::name(w.dtype));
+    }
+  }
   in["x"] = to_layout(c, p, std::move(in["x"]));
   if (const auto h0 = in.find("h0"); h0 != in.end() && c.state == StateLayout::VK) h0->second = swapped(h0->second, 2);
 }
@@ -395,7 +407,7 @@ TensorSet to_kernel(const Convention& c, const Run& run) {
     const bool key_side = name == "q" || name == "k";
     if (p.layer()) break;                          // done
     const bool of_stage = stages && name != "cu_seqlens" && name != "h0" && !key_side;
-    const bool value_side = name == "v" || name == "g" || name == "beta" || name == "a" || name == "do" || of_stage;
+    const bool value_side = name == "v" || name == "g" || name == "angle" || name == "beta" || name == "a" || name == "do" || of_stage;
     if (key_side && c.heads == HeadMap::repeated) t = gathered(t, 1, repeated_order(p));
     if (value_side && c.heads == HeadMap::tiled) t = gathered(t, 1, tiled_order(p));
     if ((name == "A_log" || name == "dt_bias") && c.heads == HeadMap::tiled) t = gathered(t, 0, tiled_order(p));
@@ -508,7 +520,7 @@ std::vector<ConventionChange> neighbours(const Convention& c) {
 Run mistaken_run(const Convention& declared, const Convention& real, const Run& run) {
   const Problem& p = run.problem;
   if (declared.heads != real.heads && (declared.heads == HeadMap::repeated || real.heads == HeadMap::repeated)) cannot("q and k have another number of heads");
-  if (declared.projections != real.projections || declared.history != real.history) cannot("projections and history are the layer's");
+  if (declared.projections != real.projections || declared.history != real.history || declared.norm_in != real.norm_in) cannot("projections, history and norm_in are the layer's");
   if (declared.empty != real.empty) cannot("empty= is about one element of ht, and no mistake of the whole run");
   const TensorSet given = to_kernel(declared, run);
   Run fact = run;
@@ -516,7 +528,7 @@ Run mistaken_run(const Convention& declared, const Convention& real, const Run& 
     const auto at = given.find(name);
     if (at == given.end() || name == "cu_seqlens") continue;
     const bool key_side = name == "q" || name == "k";
-    const bool value_side = name == "v" || name == "g" || name == "beta" || name == "a";
+    const bool value_side = name == "v" || name == "g" || name == "angle" || name == "beta" || name == "a";
     const bool state = name == "h0" || name == "snapshots";
     if (!key_side && !value_side && !state) continue;
     Tensor seen = at->second;

@@ -22,6 +22,7 @@ enum class L2Norm : std::uint8_t { caller, in_kernel };          // l2norm= in_k
 enum class EmptySequence : std::uint8_t { copies_h0, untouched };// empty=  what ht holds for a zero-length sequence
 enum class Projections : std::uint8_t { separate, packed };      // projections=  of the layer: qkv, z, a, b; per key head q k v z and b a
 enum class History : std::uint8_t { taps_less_one, full };       // history=  columns of the layer's conv_state: W-1; W, the oldest never read
+enum class NormWeight : std::uint8_t { plain, offset };           // norm_in=  of the layer's hidden norm: w; w - 1, where that is exact
 enum class OtherTriangle : std::uint8_t { zero, free };          // triangle=  of the stages' L and M, what lies above
 
 struct Convention {
@@ -35,6 +36,7 @@ struct Convention {
   OtherTriangle triangle = OtherTriangle::zero;
   Projections projections = Projections::separate;
   History history = History::taps_less_one;
+  NormWeight norm_in = NormWeight::plain;
   bool operator==(const Convention&) const = default;
 };
 

@@ -48,13 +48,15 @@ typedef enum {
   GDN_Q = 0,            /* [T,H,K]    */
   GDN_K = 1,            /* [T,H,K]    */
   GDN_V = 2,            /* [T,HV,V]   */
-  GDN_G = 3,            /* [T,HV] natural-log decay, -inf..0 (rule kda: [T,HV,K]) */
+  GDN_G = 3,            /* [T,HV] natural-log decay, -inf..0 (rule kda: [T,HV,K]; complex_kda: [T,HV,K/2], one per pair of key channels) */
   GDN_BETA = 4,         /* [T,HV]     */
   GDN_H0 = 5,           /* [N,HV,K,V] initial state; absent: zero. decode, verify: the pool [slots,HV,K,V], changed in place */
   GDN_CU_SEQLENS = 6,   /* [N+1] int32 or int64 */
   GDN_A = 7,            /* [T,HV] raw gate, in place of GDN_G: g = -exp(A_log) softplus(a + dt_bias); in the gate's dtype */
   GDN_A_LOG = 8,        /* [HV] fp32  */
   GDN_DT_BIAS = 9,      /* [HV] fp32  */
+  GDN_ANGLE = 14,       /* complex_kda: [T,HV,K/2] radians, in the gate's dtype: key channels 2j and 2j+1 of the state, as real and imaginary part, are
+                           multiplied by e^(g + i angle) */
   /* decode, verify (accuracy standard 1.8): rows n of T/N tokens each; no GDN_HT */
   GDN_STATE_INDICES = 10, /* [N] int32, slot of each row; -1: the row has no sequence, skip it */
   GDN_ACCEPTED = 11,    /* [N] int32, draft tokens of the call before that are kept: a > 0: go on from snapshot a - 1 of the row
@@ -114,7 +116,7 @@ typedef enum {
 
 typedef enum {
   GDN_RULE_GATED_DELTA = 0, GDN_RULE_DELTA = 1, GDN_RULE_GATED_LINEAR = 2, GDN_RULE_RETENTION = 3,
-  GDN_RULE_LINEAR = 4, GDN_RULE_KDA = 5
+  GDN_RULE_LINEAR = 4, GDN_RULE_KDA = 5, GDN_RULE_COMPLEX_KDA = 6
 } gdn_rule;
 
 /* Sizes known before the tensors; what a plan may depend on. */

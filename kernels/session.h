@@ -18,6 +18,7 @@ namespace gdn {
 // What a kernel can do, parsed from "ops=prefill;io=bf16,fp32;...". Keys:
 //  ops rules (lists of names), io state gate beta (lists of dtypes), K V (ranges a..b or lists), ratio (range, of HV/H),
 //  g_min beta_max A_log_max (numbers, -inf is legal; the last of raw gates, for kernels that form exp(A_log) by itself), align (bytes of the start of every tensor)
+//  l2 (list of root, max, none: how the layer normalises q and k),
 //  stages (list; with ops=stages, and only then), chunks (list of rows per chunk of stages; default: the contract's)
 //  flags: varlen (lengths may differ, buffers may be longer than cu_seqlens[N]), h0, ht, noht (may be called without an
 //  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only), raw_gates (gates
@@ -32,6 +33,7 @@ struct Capabilities {
   std::int64_t key_min = 1, key_max = 1 << 20, value_min = 1, value_max = 1 << 20, ratio_min = 1, ratio_max = 1 << 20;
   std::vector<std::int64_t> key_dims, value_dims;  // when not empty: only these
   std::vector<Stage> stages;
+  std::vector<L2Form> l2{L2Form::root, L2Form::max, L2Form::none};
   std::vector<std::int64_t> chunks;                // empty: the contract's
   bool strides = false, short_offsets = false, refuses_growth = false, any_beta = false;
   bool equal_kv = false, varlen = true, h0 = true, ht = true, noht = false, empty = true, raw_gates = false;

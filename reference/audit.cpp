@@ -94,8 +94,8 @@ struct Auditor {
     const std::int64_t K = in.K;
     const auto n = [](std::int64_t i) { return static_cast<std::size_t>(i); };
     const bool gates = in.rule != Rule::delta && in.rule != Rule::linear && !in.g.empty();
-    const bool per_key = in.rule == Rule::kda;
-    const bool reads = in.rule == Rule::delta || in.rule == Rule::gated_delta || in.rule == Rule::kda;
+    const bool complex = in.rule == Rule::complex_kda, per_key = in.rule == Rule::kda || complex;
+    const bool reads = in.rule == Rule::delta || in.rule == Rule::gated_delta || per_key;
     constexpr double unit = 0x1p-230;              // 237 bits and room
     std::vector<Wide> s(n(K), Wide(0));
     if (!in.h0.empty()) for (std::int64_t d = 0; d < K; ++d) s[n(d)] = static_cast<double>(in.h0[n(d * in.V + v)]);
@@ -122,6 +122,11 @@ struct Auditor {
             const Wide alpha = mp::exp(Wide(static_cast<double>(in.g[n(t * K + d)])));
             alpha_max = std::max(alpha_max, static_cast<double>(alpha));
             s[n(d)] *= alpha;
+          }
+          for (std::int64_t j = 0; complex && j < K / 2; ++j) {   // e^(i angle) (s_2j + i s_2j+1)
+            const Wide angle = static_cast<double>(in.angle[n(t * (K / 2) + j)]), cosine = mp::cos(angle), sine = mp::sin(angle), re = s[n(2 * j)], im = s[n(2 * j + 1)];
+            s[n(2 * j)] = re * cosine - im * sine;
+            s[n(2 * j + 1)] = re * sine + im * cosine;
           }
         }
       }

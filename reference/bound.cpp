@@ -15,6 +15,7 @@
 
 #include "reference/bound_parts.h"
 #include "reference/gates.h"
+#include "reference/recurrence.h"
 
 namespace gdn {
 namespace {
@@ -35,8 +36,8 @@ class Bound {
   Bound(const Contract& c, const Costs& costs, const HeadInputs& in)
       : c_(c), e_(costs), in_(in), K_(in.K), V_(in.V), root_k_(std::sqrt(static_cast<double>(in.K))) {
     gated_ = !in.g.empty() && in.rule != Rule::delta && in.rule != Rule::linear;
-    delta_ = in.rule == Rule::gated_delta || in.rule == Rule::delta || in.rule == Rule::kda;
-    gates_ = gated_ && in.rule == Rule::kda ? K_ : 1;
+    delta_ = has_delta(in.rule);
+    gates_ = gated_ && gate_per_key_channel(in.rule) ? K_ : 1;
     raw_ = !in.a.empty();
     if (c.form == Form::chunkwise && gates_ > 1) throw std::invalid_argument("bound: the chunkwise form with a gate per key channel is not covered");
     e_.magnitudes(in.k, Point::k_in, k_, u_k_);
@@ -129,6 +130,22 @@ class Bound {
     }
   }
 
+  // complex_kda: pairs of rows turned by their angle. The kernel's turn and decay may come in any order, each number a sum of two products (BOUNDS.md, section 3).
+  void turn(Index t, double alpha_most, double alpha_error) {
+    for (Index j = 0; j < K_ / 2; ++j) {
+      const DD<double> c = cosine(in_.angle[size(t * (K_ / 2) + j)]), s = sine(in_.angle[size(t * (K_ / 2) + j)]);
+      double *re = &state_[size(2 * j * V_)], *im = re + V_;
+      for (Index v = 0; v < V_; ++v) {
+        const double x = c.hi * re[v] - s.hi * im[v];
+        im[v] = s.hi * re[v] + c.hi * im[v];
+        re[v] = x;
+      }
+    }
+    const double relative = alpha_most > 0 ? alpha_error / alpha_most : 0, lost = 1.4143 * compound(e_.exp + e_.at(Point::D), 3 * e_.arithmetic, relative);
+    for (Index v = 0; v < V_; ++v)
+      rho_[size(v)] = no_nan(rho_[size(v)] + lost * (state_norm_[size(v)] + rho_[size(v)]) + (alpha_most > 0 ? 3 * root_k_ * e_.tiny / alpha_most : 0));
+  }
+
   void token(Index t, bool last) {
     const double u = e_.arithmetic, beta = beta_[size(t)], gamma = e_.gamma(K_ + 1), tiny = e_.tiny;
     const double *k = &k_[size(t * K_)], *q = &q_[size(t * K_)];
@@ -145,6 +162,7 @@ class Bound {
         alpha_error = std::max(alpha_error, alpha_absolute[size(d)]);
       }
     }
+    if (!in_.angle.empty()) turn(t, alpha_most, alpha_error);
     // The decayed state, what it holds for k, and sums of magnitudes. The state of the kernel is within rho.
     Vector read(size(V_), 0.0), read_abs(size(V_), 0.0), raw_abs(size(V_), 0.0);
     const bool decay_costs = alpha_error > 0;

@@ -15,6 +15,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "reference/contract.h"
@@ -31,6 +32,7 @@ class Chunkwise {
   Chunkwise(const Contract& c, const HeadInputs& in, Policy& policy) : c_(c), in_(in), p_(policy), K_(in.K), V_(in.V) {
     has_gate_ = !in.g.empty() && in.rule != Rule::delta && in.rule != Rule::linear;
     has_delta_ = in.rule == Rule::gated_delta || in.rule == Rule::delta || in.rule == Rule::kda;
+    if (in.rule == Rule::complex_kda && c.form == Form::chunkwise) throw std::invalid_argument("the chunkwise form of complex_kda is not carried out");
     gates_ = in.rule == Rule::kda && has_gate_ ? K_ : 1;
     scaled_q_ = gates_ > 1 || narrow(Point::q_scaled);
     scaled_k_ = gates_ > 1 || narrow(Point::k_scaled);

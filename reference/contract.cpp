@@ -39,9 +39,11 @@ constexpr PointText kPointTexts[kPoints] = {
 constexpr PointText kLayerTexts[kLayerPoints] = {
     {"x_norm", "layer: hidden state after its norm"},
     {"proj", "layer: projections q k v z a b"},
+    {"conv_sum", "layer: after the convolution, before SiLU"},
     {"conv", "layer: after convolution and SiLU"},
     {"unit", "layer: q and k normalised"},
     {"core", "layer: output of the rule, before its norm"},
+    {"normal", "layer: output of the rule after its norm, before weight and gate"},
     {"normed", "layer: norm, weight and gate applied"},
     {"conv_state", "layer: history as handed over at the end of a call"},
 };

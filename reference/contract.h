@@ -37,9 +37,11 @@ enum class Point : std::uint8_t {
 enum class LayerPoint : std::uint8_t {
   x_norm,              // hidden state after its norm, as operand of the projections
   proj,                // results of the projections: q k v z a b
-  conv,                // after convolution and SiLU
+  conv_sum,            // after the convolution, before SiLU
+  conv,                // after SiLU
   unit,                // q and k normalised
   core,                // output of the rule, before its norm
+  normal,              // after its norm, before weight and gate
   normed,              // norm, weight and gate applied: operand of the last projection
   conv_state,          // as handed over at the end of a call
   count

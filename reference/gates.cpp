@@ -184,6 +184,22 @@ DD<double> silu(DD<double> x) {
   return logistic(x, true);
 }
 
+DD<double> cosine(float x) {
+  if (x == 0) return {1, 0};
+  return rounded([x](mpfr_t y, mpfr_prec_t) {
+    mpfr_set_flt(y, x, MPFR_RNDN);
+    mpfr_cos(y, y, MPFR_RNDN);
+  });
+}
+
+DD<double> sine(float x) {
+  if (x == 0) return {0, 0};
+  return rounded([x](mpfr_t y, mpfr_prec_t) {
+    mpfr_set_flt(y, x, MPFR_RNDN);
+    mpfr_sin(y, y, MPFR_RNDN);
+  });
+}
+
 double round_to(DD<double> x, Format f) {
   if (f == Format::fp64 || x.lo == 0 || !std::isfinite(x.hi)) return round_to(x.hi, Store{f});
   // hi + lo rounded to odd, then to f: right for formats of at most 51 bits (Boldo and Melquiond, "Emulation of FMA and

@@ -18,6 +18,9 @@ DD<double> exponential(DD<double> x);                            // e^x, x <= 0
 DD<double> raw_gate(DD<double> a, float A_log, float dt_bias);
 DD<double> sigmoid(DD<double> x);
 DD<double> silu(DD<double> x);
+// cos and sin of an exact float, in radians.
+DD<double> cosine(float x);
+DD<double> sine(float x);
 
 // x rounded to nearest even in format f, once (hi alone would be rounded twice).
 double round_to(DD<double> x, Format f);

@@ -13,7 +13,8 @@ struct HeadInputs {
   Rule rule = Rule::gated_delta;
   double scale = 1;
   std::vector<float> q, k, v;                      // [T,K] [T,K] [T,V]
-  std::vector<float> g;                            // [T] natural-log decay, -inf..0 (kda: [T,K]); empty: 0
+  std::vector<float> g;                            // [T] natural-log decay, -inf..0 (kda: [T,K]; complex_kda: [T,K], equal in pairs); empty: 0
+  std::vector<float> angle;                        // complex_kda only: [T,K/2] radians
   std::vector<float> beta;                         // [T]; empty: 1
   std::vector<float> h0;                           // [K,V]; empty: zero state
   // Raw gates, where a is not empty: g = -exp(A_log) softplus(a + dt_bias), not rounded. raw_g is that rounded to double, and

@@ -19,6 +19,7 @@
 
 #include "reference/case.h"
 #include "reference/contract.h"
+#include "reference/simulate.h"
 #include "reference/stages.h"
 #include "reference/stage_bound.h"
 #include "reference/truth.h"
@@ -41,7 +42,8 @@ std::string audit_layer(const Run& run, const Truth& truth);
 // Absolute bound of every output under a contract (narrowed to the problem) by the same pass, its radii fed with the contract's roundings;
 // BOUNDS.md, section 7, says what is loose.
 StageBounds layer_bound(const Contract& contract, const Run& run);
-// The contract carried out to nearest; outputs in double. Operands of the rule pass through fp32, so contracts in fp64 are not carried out well.
-TensorSet simulate_layer(const Contract& contract, const Run& run);
+// The contract carried out to nearest, or stochastically rounded (simulate.h; on one thread then); outputs in double. Operands of the rule pass through fp32, so contracts in fp64 are not
+// carried out well.
+TensorSet simulate_layer(const Contract& contract, const Run& run, SimulationMode mode = SimulationMode::nearest, std::uint64_t seed = 1);
 
 }  // namespace gdn

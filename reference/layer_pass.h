@@ -9,6 +9,7 @@
 //   N store(LayerPoint, N)                  as the contract keeps it there; conv_state(N), final_state(N), result(N) likewise
 //   void cap(N&, double limit)              the kernel's value and the exact one are both at most `limit` in modulus
 //   void head(LayerHead<N>&)                the rule over the tokens of one head
+//   static constexpr bool kOrdered          whether it must be called in one order, on one thread
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -47,28 +48,35 @@ struct LayerWeights {
   }
 };
 
-template <class F>
-void each(I count, F f) {                          // side by side; gates and activations leave caches of MPFR in every thread
-  parallel_for(count, max_threads(), [&](I i, int) { f(i); }, [] { oracle_detail::free_thread_caches(); });
+// Side by side, unless the arithmetic draws its roundings one after the other; gates and activations leave caches of MPFR in every thread.
+template <bool ordered, class F>
+void each(I count, F f) {
+  if constexpr (ordered) {
+    for (I i = 0; i < count; ++i) f(i);
+  } else {
+    parallel_for(count, max_threads(), [&](I i, int) { f(i); }, [] { oracle_detail::free_thread_caches(); });
+  }
 }
 
 template <class A>
 class LayerPass {
  public:
   using N = typename A::N;
+  static constexpr bool kOrdered = A::kOrdered;
   std::vector<N> y, conv_state, ht;                // [tokens,hidden] [N,channels,W-1] [N,HV,K,V]
 
   LayerPass(const A& arithmetic, const Run& run) : a_(arithmetic), run_(run), p_(run.problem), w_(run), C_(layer_channels(p_)) {}
 
-  void run() {
+  // hidden [tokens,hidden]: in place of the input x, where numbers of the pass go on to another layer.
+  void run(const std::vector<N>* hidden = nullptr) {
     const I T = p_.tokens(), HV = p_.value_heads, Z = HV * p_.value_dim, D = p_.hidden, W = p_.conv;
     m_.resize(at(T * C_)), z_.resize(at(T * Z)), g_.resize(at(T * HV)), beta_.resize(at(T * HV)), c_.resize(at(T * C_));
     o_.resize(at(T * Z));
     y.resize(at(T * D));
     const Tensor& x = run_.inputs.at("x");
-    each(T, [&](I t) {
+    each<kOrdered>(T, [&](I t) {
       std::vector<N> u(at(D));
-      for (I i = 0; i < D; ++i) u[at(i)] = a_.input(x.at(t * D + i));
+      for (I i = 0; i < D; ++i) u[at(i)] = hidden ? (*hidden)[at(t * D + i)] : a_.input(x.at(t * D + i));
       const N scale = a_.inverse_root(u.data(), D, true, kLayerEps);
       for (I i = 0; i < D; ++i) u[at(i)] = a_.store(LayerPoint::x_norm, a_.weighted(a_.times(u[at(i)], scale), w_.norm_in[at(i)]));
       const auto project = [&](const std::vector<float>& w, I row) { return a_.store(LayerPoint::proj, a_.dot(u.data(), &w[at(row * D)], D)); };
@@ -84,7 +92,7 @@ class LayerPass {
     const Tensor& before = run_.inputs.at("conv_state");
     for (I n = 0; n < p_.sequences(); ++n) {
       const I first = offsets[at(n)], length = p_.lengths[at(n)];
-      each(C_, [&](I c) {
+      each<kOrdered>(C_, [&](I c) {
         const auto value = [&](I t) {              // of token t of the sequence; before it the state
           return t >= 0 ? m_[at((first + t) * C_ + c)] : a_.input(before.at((n * C_ + c) * (W - 1) + W - 1 + t));
         };
@@ -98,7 +106,7 @@ class LayerPass {
             window[at(i)] = value(from);
             if (from >= 0 && from < call) window[at(i)] = a_.conv_state(window[at(i)]);
           }
-          c_[at((first + t) * C_ + c)] = a_.store(LayerPoint::conv, a_.silu(a_.dot(window.data(), &w_.conv[at(c * W)], W)));
+          c_[at((first + t) * C_ + c)] = a_.store(LayerPoint::conv, a_.silu(a_.store(LayerPoint::conv_sum, a_.dot(window.data(), &w_.conv[at(c * W)], W))));
         }
         for (I i = 0; i < W - 1; ++i) {
           const N last = value(length - W + 1 + i);
@@ -107,7 +115,7 @@ class LayerPass {
       });
     }
     heads(offsets);
-    each(T, [&](I t) {
+    each<kOrdered>(T, [&](I t) {
       const I V = p_.value_dim;
       std::vector<N> row(at(Z));
       for (I h = 0; h < HV; ++h) {
@@ -116,6 +124,7 @@ class LayerPass {
         for (I i = 0; i < V; ++i) {
           N normal = a_.times(o[i], scale);
           a_.cap(normal, std::sqrt(static_cast<double>(V)));
+          normal = a_.store(LayerPoint::normal, normal);
           row[at(h * V + i)] = a_.store(LayerPoint::normed, a_.times(a_.weighted(normal, w_.norm[at(i)]), a_.silu(z_[at((t * HV + h) * V + i)])));
         }
       }
@@ -160,7 +169,7 @@ class LayerPass {
         for (I i = 0; i < V; ++i) o_[at(((first + t) * HV + hv) * V + i)] = a_.store(LayerPoint::core, head.o[at(t * V + i)]);
       for (I i = 0; i < KV; ++i) ht[at(job * KV + i)] = head.T > 0 ? a_.final_state(head.S[at(i)]) : head.S[at(i)];
     };
-    each(p_.sequences() * HV, one);
+    each<kOrdered>(p_.sequences() * HV, one);
   }
 
   const A& a_;

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "reference/certify.h"
+#include "reference/complex.h"
 #include "reference/dd.h"
 #include "reference/gates.h"
 #include "reference/oracle_block.h"
@@ -379,7 +380,9 @@ HeadTruth oracle_head(const HeadInputs& in, std::int64_t outputs, OracleStats* s
   check_sizes(in);
   HeadEffort effort;
   HeadTruth truth;
-  if (all_finite(in)) {
+  if (in.rule == Rule::complex_kda) {
+    truth = complex_head(in);
+  } else if (all_finite(in)) {
     truth = finite_head(in, effort);
   } else {
     truth = finite_head(without_non_finite(in), effort);

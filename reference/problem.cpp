@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kOperations[] = {"prefill", "decode", "verify", "backward", "layer_prefill", "layer_decode", "stages"};
 constexpr const char* kStageNames[kStages] = {"gate_sum", "gram", "inverse", "uw", "chunk_states", "output"};
 constexpr const char* kL2Forms[] = {"root", "max", "none"};
-constexpr const char* kRules[] = {"gated_delta", "delta", "gated_linear", "retention", "linear", "kda"};
+constexpr const char* kRules[] = {"gated_delta", "delta", "gated_linear", "retention", "linear", "kda", "complex_kda"};
 
 [[noreturn]] void fail(std::string_view whole, const std::string& why) {
   throw std::invalid_argument("problem '" + std::string(whole.substr(0, 200)) + "': " + why);
@@ -251,6 +251,7 @@ void validate(const Problem& p) {
       static_cast<double>(std::max(p.sequences(), p.slots)) * static_cast<double>(p.value_heads) * static_cast<double>(p.key_dim) * static_cast<double>(p.value_dim) > limit)
     fail(text, "too large (more than 2^40 elements in one tensor)");
   if (p.raw && p.rule != Rule::gated_delta && p.rule != Rule::gated_linear) fail(text, "raw gates go with the rules gated_delta and gated_linear");
+  if (p.rule == Rule::complex_kda && (p.operation != Operation::prefill || p.key_dim % 2)) fail(text, "complex_kda is a rule of prefill, and k a whole number of pairs");
   if (p.operation == Operation::stages) {
     if (p.chunk < 1 || p.chunk > 4096) fail(text, "stages needs chunk=<rows>, 1 to 4096");
     if (!p.split.empty() || p.raw || p.rule != Rule::gated_delta) fail(text, "a stage is one call of the rule gated_delta with gates as they are: no split, raw or rule");

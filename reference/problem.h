@@ -20,7 +20,7 @@ namespace gdn {
 
 enum class Operation : std::uint8_t { prefill, decode, verify, backward, layer_prefill, layer_decode, stages };
 // How a token changes the state; see reference/README.md. gated_delta is the rule of GDN; the rest are its limits.
-enum class Rule : std::uint8_t { gated_delta, delta, gated_linear, retention, linear, kda };
+enum class Rule : std::uint8_t { gated_delta, delta, gated_linear, retention, linear, kda, complex_kda };
 // Steps of the chunkwise form (accuracy standard, section 10), in the order in which they need each other.
 enum class Stage : std::uint8_t { gate_sum, gram, inverse, uw, chunk_states, output };
 inline constexpr int kStages = 6;
@@ -70,6 +70,8 @@ struct Problem {
   std::int64_t tokens() const;                     // sum of lengths, without padding
   std::vector<std::int64_t> offsets() const;       // cu_seqlens, N+1 values
   double effective_scale() const;                  // exactly representable in fp32
+  // Gates of one token and value head: one, or one per key channel (kda), or per pair of them (complex_kda; as many angles).
+  std::int64_t gate_width() const { return rule == Rule::kda ? key_dim : rule == Rule::complex_kda ? key_dim / 2 : 1; }
   double token_heads() const;                      // size for level budgets: tokens x HV x K V / 16384
   bool operator==(const Problem&) const = default;
 };

@@ -1,6 +1,6 @@
 // The recurrence of every rule, once, as a template over the arithmetic. Per token and value channel, with the
 // state row s in R^K of that channel:
-//     s <- alpha s;  y = beta (v - s.k) (delta rules) or beta v;  s <- s + y k;  o = s.q  (scale is the caller's)
+//     s <- alpha s (complex_kda: pairs of key channels are turned as well);  y = beta (v - s.k) (delta rules) or beta v;  s <- s + y k;  o = s.q  (scale is the caller's)
 // Value channels do not interact, so one call treats one channel, or one pack of channels in vector lanes.
 //
 // An Arithmetic brings
@@ -19,15 +19,17 @@
 
 namespace gdn {
 
-constexpr bool has_gate(Rule r) { return r == Rule::gated_delta || r == Rule::gated_linear || r == Rule::retention || r == Rule::kda; }
-constexpr bool has_delta(Rule r) { return r == Rule::gated_delta || r == Rule::delta || r == Rule::kda; }
-constexpr bool gate_per_key_channel(Rule r) { return r == Rule::kda; }
+constexpr bool gate_per_key_channel(Rule r) { return r == Rule::kda || r == Rule::complex_kda; }
+constexpr bool has_gate(Rule r) { return r != Rule::delta && r != Rule::linear; }
+constexpr bool has_delta(Rule r) { return r == Rule::gated_delta || r == Rule::delta || gate_per_key_channel(r); }
 
 constexpr std::int64_t kGroup = 8;
 
 // state: K values, read and updated. Linear rules differ by `delta` and by the gates that the source returns only.
 // The read of the next token is formed while the new state is at hand, so the state is walked once per token.
-template <bool delta, bool gate_per_channel, class Arithmetic, class Source, class Watch>
+// turned (complex_kda): key channels 2j and 2j+1 are the parts of one complex channel, which turn(t,j) = {real, imag, minus_imag}, of modulus 1, multiplies
+// before its decay; read_key has to be what comes of the key by both.
+template <bool delta, bool gate_per_channel, bool turned = false, class Arithmetic, class Source, class Watch>
 inline void recurrence(const Arithmetic& a, const Source& in, std::int64_t T, std::int64_t K,
                        typename Arithmetic::Value* state, Watch& watch) {
   using Value = typename Arithmetic::Value;
@@ -50,6 +52,13 @@ inline void recurrence(const Arithmetic& a, const Source& in, std::int64_t T, st
     watch.begin();
     for (std::int64_t d0 = 0; d0 < K; d0 += kGroup) {
       const std::int64_t end = d0 + kGroup < K ? d0 + kGroup : K;
+      if constexpr (turned)
+        for (std::int64_t d = d0; d < end; d += 2) {
+          const auto turn = in.turn(t, d / 2);
+          const Value re = state[d], im = state[d + 1];
+          state[d] = a.decay_write(turn.real, re, im, turn.minus_imag);
+          state[d + 1] = a.decay_write(turn.real, im, re, turn.imag);
+        }
       for (std::int64_t d = d0; d < end; ++d) {
         Value s;
         if constexpr (gate_per_channel) s = a.decay_write(in.alpha(t, d), state[d], y, in.key(t, d));
@@ -67,7 +76,7 @@ inline void recurrence(const Arithmetic& a, const Source& in, std::int64_t T, st
   }
 }
 
-// Chooses the instance for a rule.
+// Chooses the instance for a rule; complex_kda is called by name.
 template <class Arithmetic, class Source, class Watch>
 inline void recurrence(Rule rule, const Arithmetic& a, const Source& in, std::int64_t T, std::int64_t K,
                        typename Arithmetic::Value* state, Watch& watch) {

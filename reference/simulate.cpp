@@ -8,32 +8,15 @@
 
 #include "reference/chunkwise.h"
 #include "reference/exp.h"
+#include "reference/gates.h"
 #include "reference/lanes.h"
+#include "reference/random32.h"
+#include "reference/recurrence.h"
 #include "reference/rng.h"
 #include "reference/stages.h"
 
 namespace gdn {
 namespace {
-
-// A stream of 32-bit random numbers.
-class Random32 {
- public:
-  explicit Random32(std::uint64_t seed) {
-    for (std::uint64_t i = 0; i < kSize; ++i) s_[i] = static_cast<std::uint32_t>(philox(seed, hash_name("simulate"), i) >> 13);
-  }
-  const std::uint32_t* next(std::int64_t n) {      // the next n numbers, rounded up to whole groups
-    const std::int64_t groups = (n + lanes::Xoshiro::kLanes - 1) / lanes::Xoshiro::kLanes;
-    const auto size = static_cast<std::size_t>(groups * lanes::Xoshiro::kLanes);
-    if (buffer_.size() < size) buffer_.resize(size);
-    lanes::run<lanes::Xoshiro>(s_, buffer_.data(), groups);
-    return buffer_.data();
-  }
-
- private:
-  static constexpr std::uint64_t kSize = 4 * lanes::Xoshiro::kLanes;
-  std::uint32_t s_[kSize];
-  std::vector<std::uint32_t> buffer_;
-};
 
 template <Format F, class Real>
 void round_all(Real* x, std::int64_t n) {
@@ -166,8 +149,8 @@ void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int
   using Real = typename Policy::Real;
   const auto K = static_cast<std::size_t>(in.K), V = static_cast<std::size_t>(in.V);
   const bool gated = !in.g.empty() && in.rule != Rule::delta && in.rule != Rule::linear;
-  const bool delta = in.rule == Rule::gated_delta || in.rule == Rule::delta || in.rule == Rule::kda;
-  const std::size_t gates = gated && in.rule == Rule::kda ? K : 1;
+  const bool delta = has_delta(in.rule);
+  const std::size_t gates = gated && gate_per_key_channel(in.rule) ? K : 1;
   const bool narrow_operand = unit(c, Point::S_op) > 0 || underflow(c, Point::S_op) > 0;
   std::vector<Real> k(K), q(K), y(V), o(V), alpha(gates, Real(1)), operand(narrow_operand ? K * V : 0);
   const auto vwidth = static_cast<std::int64_t>(V), kwidth = static_cast<std::int64_t>(K);
@@ -197,6 +180,15 @@ void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int
       for (std::size_t d = 0; d < K; ++d) {
         const Real a = alpha[gates == 1 ? 0 : d];
         if (a != Real(1)) lanes::run<lanes::Scale<Real>>(state + d * V, a, vwidth);
+      }
+      for (std::size_t j = 0; j < in.angle.size() / static_cast<std::size_t>(in.T); ++j) {   // complex_kda
+        const Real across = static_cast<Real>(cosine(in.angle[row * K / 2 + j]).hi), up = static_cast<Real>(sine(in.angle[row * K / 2 + j]).hi);
+        Real *re = state + 2 * j * V, *im = re + V;
+        for (std::size_t v = 0; v < V; ++v) {
+          const Real x = across * re[v] - up * im[v];
+          im[v] = up * re[v] + across * im[v];
+          re[v] = x;
+        }
       }
     }
     if (delta) {

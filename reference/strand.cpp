@@ -167,7 +167,13 @@ HeadInputs head_inputs(const Run& run, const Strand& s, std::int64_t hv) {
   in.q = gather(run.inputs.at("q"), s.rows, p.heads, h, in.K);
   in.k = gather(run.inputs.at("k"), s.rows, p.heads, h, in.K);
   in.v = gather(run.inputs.at("v"), s.rows, p.value_heads, hv, in.V);
-  if (const auto g = run.inputs.find("g"); g != run.inputs.end()) in.g = gather(g->second, s.rows, p.value_heads, hv, p.rule == Rule::kda ? in.K : 1);
+  if (const auto g = run.inputs.find("g"); g != run.inputs.end()) in.g = gather(g->second, s.rows, p.value_heads, hv, p.gate_width());
+  if (p.rule == Rule::complex_kda) {
+    const std::vector<float> moduli = std::move(in.g);
+    in.g.clear();
+    for (const float g : moduli) in.g.insert(in.g.end(), 2, g);
+    in.angle = gather(run.inputs.at("angle"), s.rows, p.value_heads, hv, p.gate_width());
+  }
   if (p.raw) {
     in.a = gather(run.inputs.at("a"), s.rows, p.value_heads, hv, 1);
     in.A_log = static_cast<float>(run.inputs.at("A_log").at(hv));

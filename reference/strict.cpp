@@ -35,7 +35,7 @@ std::string strict_complaint(const Run& run) {
     return std::string("strict: ") + name + " has shape " + shape_text(t->second.shape) + ", the problem needs " + shape_text(want);
   };
   std::vector<I> gate{rows, p.value_heads};
-  if (p.rule == Rule::kda) gate.push_back(p.key_dim);
+  if (p.rule == Rule::kda || p.rule == Rule::complex_kda) gate.push_back(p.gate_width());
   for (const std::string& bad : {shape_of("q", {rows, p.heads, p.key_dim}), shape_of("k", {rows, p.heads, p.key_dim}), shape_of("v", {rows, p.value_heads, p.value_dim}), shape_of("g", gate),
                                  shape_of("beta", {rows, p.value_heads}), shape_of("h0", {p.states(), p.value_heads, p.key_dim, p.value_dim})})
     if (!bad.empty()) return bad;

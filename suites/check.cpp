@@ -89,6 +89,17 @@ std::string no_statistics(const CheckInput& in) {
   return why;
 }
 
+std::string no_layer_statistics(const CheckInput& in) {
+  std::string why = "no run of a layer has a truth";
+  for (std::size_t i = 0; i < in.golden.the_case.runs.size() && i < in.golden.truths.size(); ++i) {
+    const Run& run = in.golden.the_case.runs[i];
+    if (!run.problem.layer() || !run.truth) continue;
+    if (!scatters(in.bounds.contract(i))) return "the contract keeps hidden states and projections as its arithmetic has them";
+    if ((why = in.statistics.of_layer(i).why_not).empty()) break;
+  }
+  return why;
+}
+
 Contract Bounds::contract(std::size_t run) const { return for_problem(contract_, case_.runs[run].problem); }
 
 const std::vector<ExactHead>& Certificates::of_run(std::size_t index) const {

@@ -119,6 +119,7 @@ bool held_to(const Relation& r, const CheckInput& in);
 bool any_relation(const CheckInput& in);
 // Why the statistical check says nothing of this case, one line; empty where it judges some run.
 std::string no_statistics(const CheckInput& in);
+std::string no_layer_statistics(const CheckInput& in);   // the same of layers
 
 // chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in; 1: no chunks. Of a
 // stage the problem's chunks count.

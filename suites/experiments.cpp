@@ -12,6 +12,8 @@
 
 #include "reference/recurrence.h"
 #include "reference/rng.h"
+#include "reference/stack.h"
+#include "suites/hybrid.h"
 
 namespace gdn {
 extern const char* const kCapacityText;
@@ -374,6 +376,69 @@ Experiment state_size() {
   return e;
 }
 
+// The paths through a stack [L,L,L,F] of three layers of the rule and a softmax attention, in fp32 on the CPU.
+const char* const kStackProblem = "layer_prefill/n1_t12_h2_hv4_k8_v8/fp32/hidden=24,conv=4";
+
+Experiment hybrid_caches() {
+  Experiment e{"hybrid_caches", "What a hybrid stack keeps",
+               "KiB held after so many tokens by three layers of the gated delta rule (2 key heads, 4 value heads of 8 by 8, fp32) and one softmax attention (2 heads of 8, fp32): states and histories stay, keys and values grow. "
+               "Counted from the tensors that the calls hand over; fewer tokens than 3 leave a history of the same size.",
+               "tokens", {"states of 3 L", "histories of 3 L", "keys and values of F"}, {}, 3, "tokens", "KiB", false};
+  Problem p = parse_problem(kStackProblem);
+  p.lengths = {96};
+  const Stack stack = drawn_stack(p, 3, 2, 8, 1);
+  HybridStack run(stack, open_inline("cpu_layer_fp32", {}));
+  I tokens = 0;
+  for (const I count : {1, 1, 10, 12, 24, 48}) {
+    run.advance(count);
+    const HybridStack::Sizes s = run.sizes();
+    e.rows.push_back({text(static_cast<double>(tokens += count)), {static_cast<double>(s.states) / 1024, static_cast<double>(s.histories) / 1024, static_cast<double>(s.keys_values) / 1024}});
+  }
+  return e;
+}
+
+Experiment hybrid_paths() {
+  Experiment e{"hybrid_paths", "Decode, prefill and resume through a hybrid stack",
+               "12 tokens through [L,L,L,F], each layer added to what goes into it: in one call, cut at every token (the worst of all cuts), and token by token. How many of the 288 final hidden states are other numbers than those of the one "
+               "call, and the greatest error beside the rounding-error bound of fp32 through all layers, against the certified result.",
+               "path", {"other numbers", "greatest error / bound", "greatest error"}, {}, 3, "", "", false};
+  const Stack stack = drawn_stack(parse_problem(kStackProblem), 3, 2, 8, 1);
+  const I T = stack.problem.tokens();
+  const TruthTensor truth = stack_oracle(stack).back();
+  const Vector bound = stack_bound(parse_contract("fp32-recurrent"), stack).back();
+  const auto path = [&](const std::vector<I>& calls) {
+    HybridStack run(stack, open_inline("cpu_layer_fp32", {}));
+    std::vector<float> all;
+    for (const I count : calls) {
+      const std::vector<float> part = run.advance(count);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  };
+  const std::vector<float> whole = path({T});
+  const auto row = [&](const char* label, const std::vector<std::vector<I>>& paths) {
+    Vector worst(3);
+    for (const auto& calls : paths) {
+      const std::vector<float> x = path(calls);
+      double other = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double error = std::fabs((static_cast<double>(x[i]) - truth.hi[i]) - truth.lo[i]);
+        other += x[i] != whole[i];
+        worst[1] = std::max(worst[1], error / bound[i]);
+        worst[2] = std::max(worst[2], error);
+      }
+      worst[0] = std::max(worst[0], other);
+    }
+    e.rows.push_back({label, worst});
+  };
+  std::vector<std::vector<I>> cuts;
+  for (I cut = 1; cut < T; ++cut) cuts.push_back({cut, T - cut});
+  row("one call", {{T}});
+  row("resumed", cuts);
+  row("token by token", {std::vector<I>(n(T), 1)});
+  return e;
+}
+
 // The chunkwise pseudocode of the notes, word for word where it says something: scores under a decay mask, values as they are, the state
 // read as it was left by the chunk before. Its update_gated_state is not given; here it is the true one.
 Experiment pseudocode() {
@@ -446,7 +511,7 @@ const std::vector<double>& capacity_numbers() {
 }
 
 const std::vector<Experiment>& experiments() {
-  static const std::vector<Experiment> all{overwrite(), decay(), two_cells(), capacity_orthogonal(), capacity_random(), retention(), composition(), gradient_step(), fixed_point(), long_keys(), gate_forms(), state_size(), pseudocode()};
+  static const std::vector<Experiment> all{overwrite(), decay(), two_cells(), capacity_orthogonal(), capacity_random(), retention(), composition(), gradient_step(), fixed_point(), long_keys(), gate_forms(), state_size(), hybrid_caches(), hybrid_paths(), pseudocode()};
   return all;
 }
 

@@ -64,6 +64,7 @@ std::string exemption(const Problem& p, const KernelInfo& k) {
   if (!holds(c.beta, p.beta)) return std::string("beta dtype ") + name(p.beta) + " is not declared";
   if (p.rule != Rule::gated_delta && std::find(c.rules.begin(), c.rules.end(), p.rule) == c.rules.end())
     return std::string("rule ") + name(p.rule) + " is not declared";
+  if (p.layer() && std::find(c.l2.begin(), c.l2.end(), p.l2) == c.l2.end()) return std::string("l2=") + name(p.l2) + " is not declared";
   if (p.strided && !c.strides) return "strides are not declared";
   if (p.far && k.device != "cpu") return "there is no sparse memory on a device";
   if (p.short_offsets && !c.short_offsets) return "cu_seqlens in int32 is not declared";
@@ -93,6 +94,7 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
   if (!holds(c.gate, q.gate) && !c.gate.empty()) q.gate = c.gate.front();
   if (!holds(c.beta, q.beta) && !c.beta.empty()) q.beta = c.beta.front();
   if (p.operation == Operation::stages) q.chunk = nearest(p.chunk, 0, 0, stage_chunks(c, k.contract));
+  if (p.layer() && std::find(c.l2.begin(), c.l2.end(), q.l2) == c.l2.end()) q.l2 = c.l2.front();
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
   q.unit = k.convention.l2norm == L2Norm::in_kernel && !p.layer();

@@ -80,8 +80,9 @@ Standings standings(const Run& run, const KernelInfo& kernel) {
   each("q", p.heads * K, finite, [&](const Strand& n, I t, I, I c) {
     for (I j = 0; j < r; ++j) taint(n, c / K * r + j, t, t + 1, 0, V, false);
   });
-  const I gw = p.rule == Rule::kda ? K : 1;
+  const I gw = p.gate_width();
   each("g", HV * gw, legal_gate, [&](const Strand& n, I t, I end, I c) { taint(n, c / gw, reach(n, t), end, 0, V, true); });
+  each("angle", HV * gw, finite, [&](const Strand& n, I t, I end, I c) { taint(n, c / gw, reach(n, t), end, 0, V, true); });
   each("a", HV, finite, [&](const Strand& n, I t, I end, I c) { taint(n, c, reach(n, t), end, 0, V, true); });
   each("beta", HV, finite, [&](const Strand& n, I t, I end, I c) { taint(n, c, reach(n, t), end, 0, V, true); });
   if (const auto h0 = run.inputs.find("h0"); h0 != run.inputs.end())

@@ -30,10 +30,6 @@ constexpr double kAmplitudeSpreads = 6;
 constexpr double kLeastLimit = 0.2;
 constexpr std::size_t kKeptPatterns = std::size_t{1} << 25;   // numbers
 
-// Deviations above the mean that a statistic of a correct execution exceeds with probability p. Maxima over strata have the
-// tail of Gumbel's distribution, single sums of squares a lighter one: Gumbel's quantile serves all.
-double deviations(double p) { return (-std::log(p) - 0.57721566490153286) * std::sqrt(6.0) / M_PI; }
-
 enum Stratum : std::size_t { o_all, o_row, o_chunk, o_token, o_head, o_channel, ht_all, ht_head, ht_row, ht_column, strata };
 constexpr const char* kStratumNames[strata] = {"o", "o by chunk row", "o by chunk", "o by token", "o by head", "o by channel",
                                                "ht", "ht by head", "ht by key channel", "ht by value channel"};
@@ -280,7 +276,7 @@ RunNull make_null(const Contract& c, const Run& run, const Truth& truth, std::ui
     values.push_back(sum.values());
   }
   null.nearest = values[kNullRuns];
-  const double c_statistic = deviations(kFamilyWiseRate / kStatisticalTests);
+  const double c_statistic = gumbel_deviations(kFamilyWiseRate / kStatisticalTests);
   for (std::size_t s = 0; s < statistic_names().size(); ++s) {
     std::vector<double> x;
     for (int r = 0; r < kNullRuns; ++r) x.push_back(values[static_cast<std::size_t>(r)][s]);
@@ -356,6 +352,8 @@ RunNull from_tensors(const TensorSet& t, const Contract& c, const Problem& p) {
 
 }  // namespace
 
+double gumbel_deviations(double p) { return (-std::log(p) - 0.57721566490153286) * std::sqrt(6.0) / M_PI; }
+
 const std::vector<std::string>& statistic_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all{"greatest error of o", "greatest error of ht"};
@@ -373,10 +371,11 @@ struct Statistics::State {
   Contract contract;
   std::filesystem::path cache;
   std::vector<std::unique_ptr<RunNull>> nulls;
+  std::vector<std::unique_ptr<LayerNull>> layers;
   std::mutex mutex;
   // Patterns of the departures asked for, per run and head, kept when small: a power study judges hundreds of results.
   std::vector<std::shared_ptr<const Patterns>> patterns;
-  State(const Golden& g, const Contract& c, std::filesystem::path dir) : golden(g), contract(c), cache(std::move(dir)), nulls(g.the_case.runs.size()), patterns(nulls.size()) {}
+  State(const Golden& g, const Contract& c, std::filesystem::path dir) : golden(g), contract(c), cache(std::move(dir)), nulls(g.the_case.runs.size()), layers(nulls.size()), patterns(nulls.size()) {}
 
   std::filesystem::path file(std::size_t run, const Contract& narrowed) const {
     const std::string text = "gdn-null " + std::to_string(kVersion) + "\n" + kAccuracyEdition + "\n" + to_string(narrowed) + "\n" + std::to_string(run) + "\n" + content_hash(golden) + "\n";
@@ -409,6 +408,14 @@ const RunNull& Statistics::of_run(std::size_t index) const {
     std::filesystem::create_directories(s_->cache);
     write_tensors(file, case_id(c), run.problem, to_tensors(*null, run.problem));
   }
+  return *null;
+}
+
+const LayerNull& Statistics::of_layer(std::size_t index) const {
+  const std::lock_guard<std::mutex> held(s_->mutex);
+  std::unique_ptr<LayerNull>& null = s_->layers[index];
+  const Case& c = s_->golden.the_case;
+  if (!null) null = std::make_unique<LayerNull>(layer_null(for_problem(s_->contract, c.runs[index].problem), c.runs[index], s_->golden.truths[index], c.seed));
   return *null;
 }
 

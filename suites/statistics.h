@@ -19,6 +19,7 @@
 #include "golden/store.h"
 #include "kernels/session.h"
 #include "reference/departure.h"
+#include "suites/layer_statistics.h"
 
 namespace gdn {
 
@@ -27,6 +28,10 @@ namespace gdn {
 inline constexpr double kFamilyWiseRate = 1e-3;
 inline constexpr int kStatisticalTests = 2000;
 inline constexpr int kNullRuns = 48;               // executions behind a limit, beside the kSigmaRuns behind sigma
+
+// Deviations above the mean that a statistic of a correct execution exceeds with probability p. Maxima over strata have the
+// tail of Gumbel's distribution, single sums of squares a lighter one: Gumbel's quantile serves all.
+double gumbel_deviations(double p);
 
 // Statistics of one run's errors, in a fixed order.
 struct StatisticValues {
@@ -58,6 +63,7 @@ class Statistics {
  public:
   Statistics(const Golden& g, const Contract& contract, std::filesystem::path cache = {});
   const RunNull& of_run(std::size_t run) const;
+  const LayerNull& of_layer(std::size_t run) const;   // of a run of a layer
   // Statistics of outputs of the run. Only for runs whose null applies.
   StatisticValues measure(std::size_t run, const TensorSet& outputs) const;
 

@@ -18,6 +18,8 @@ namespace gdn::cpu {
 namespace {
 
 constexpr std::align_val_t kLine{64};
+
+bool per_channel(std::int32_t rule) { return rule == GDN_RULE_KDA || rule == GDN_RULE_COMPLEX_KDA; }
 struct Release {
   void operator()(float* p) const { ::operator delete(p, kLine); }
 };
@@ -33,6 +35,7 @@ struct Plan {
 
 struct Tensors {
   View q, k, v, g, beta, h0, o, ht, cu;
+  View angle;                                      // of complex_kda
   View a, A_log, dt_bias;                          // raw gates, in place of g
   View slots, accepted, snapshots;                 // of decode and verify
 };
@@ -53,13 +56,13 @@ void put_state(const float* S, const Place& to, std::int64_t hv, std::int64_t K,
 void one_head(const Plan& plan, const Tensors& t, const Place& start, const std::vector<Place>& ends, bool snapshots, std::int64_t hv,
               std::int64_t first, std::int64_t last, float* memory) {
   const gdn_problem& p = plan.problem;
-  const std::int64_t K = p.K, V = p.V, C = snapshots ? 1 : plan.method.rows, h = hv / (p.HV / p.H), gates = plan.method.channel_gate && p.rule == GDN_RULE_KDA ? K : 1;
+  const std::int64_t K = p.K, V = p.V, C = snapshots ? 1 : plan.method.rows, h = hv / (p.HV / p.H), gates = plan.method.channel_gate && per_channel(p.rule) ? K : 1;
   const auto part = [&](std::int64_t floats) {
     float* begin = memory;
     memory += aligned(floats);
     return begin;
   };
-  float *S = part(K * V), *q = part(C * K), *k = part(C * K), *v = part(C * V), *g = part(C * gates), *beta = part(C), *o = part(C * V);
+  float *S = part(K * V), *q = part(C * K), *k = part(C * K), *v = part(C * V), *g = part(C * gates), *beta = part(C), *o = part(C * V), *angle = part(t.angle ? C * (K / 2) : 0);
   for (std::int64_t d = 0; d < K; ++d) {
     if (start.states) read(S + d * V, start.states, start.at(hv, d), start.states.stride[3], V);
     else std::fill(S + d * V, S + (d + 1) * V, 0.0f);
@@ -70,7 +73,12 @@ void one_head(const Plan& plan, const Tensors& t, const Place& start, const std:
       read(q + r * K, t.q, t.q.at(row + r, h), t.q.stride[2], K);
       read(k + r * K, t.k, t.k.at(row + r, h), t.k.stride[2], K);
       read(v + r * V, t.v, t.v.at(row + r, hv), t.v.stride[2], V);
-      if (t.g) read(g + r * gates, t.g, t.g.at(row + r, hv), gates > 1 ? t.g.stride[2] : 1, gates);
+      if (t.g && !t.angle) read(g + r * gates, t.g, t.g.at(row + r, hv), gates > 1 ? t.g.stride[2] : 1, gates);
+      if (t.angle) {                               // one gate for both channels of a pair
+        read(g + r * K, t.g, t.g.at(row + r, hv), t.g.stride[2], K / 2);
+        for (std::int64_t d = K; d-- > 0;) g[r * K + d] = g[r * K + d / 2];
+        read(angle + r * (K / 2), t.angle, t.angle.at(row + r, hv), t.angle.stride[2], K / 2);
+      }
       if (t.beta) read(beta + r, t.beta, t.beta.at(row + r, hv), 1, 1);
     }
     if (t.a) {
@@ -90,8 +98,8 @@ void one_head(const Plan& plan, const Tensors& t, const Place& start, const std:
         for (std::int64_t i = 0; i < rows * K; ++i) x[i] = round_bf16(x[i]);
       for (std::int64_t i = 0; i < rows * V; ++i) v[i] = round_bf16(v[i]);
     }
-    const bool delta = p.rule == GDN_RULE_GATED_DELTA || p.rule == GDN_RULE_DELTA || p.rule == GDN_RULE_KDA;
-    plan.method.block({rows, K, V, static_cast<float>(p.scale), delta, gates > 1, q, k, v, g, beta, S, o, memory});
+    const bool delta = p.rule == GDN_RULE_GATED_DELTA || p.rule == GDN_RULE_DELTA || per_channel(p.rule);
+    plan.method.block({rows, K, V, static_cast<float>(p.scale), delta, gates > 1, q, k, v, g, beta, t.angle ? angle : nullptr, S, o, memory});
     if (plan.method.bf16_output)
       for (std::int64_t i = 0; i < rows * V; ++i) o[i] = round_bf16(o[i]);
     for (std::int64_t r = 0; r < rows; ++r) write(o + r * V, t.o, t.o.at(row + r, hv), t.o.stride[2], V);
@@ -188,17 +196,17 @@ int create(const Method& method, const gdn_problem* problem, void** plan, char* 
   if (stages && (p.stage < GDN_STAGE_NAME_GATE_SUM || p.stage > GDN_STAGE_NAME_OUTPUT || p.chunk < 1 || p.chunk > 4096))
     return say(message, size, GDN_NOT_SUPPORTED, "no such stage, or its chunks have no size");
   if (p.operation != GDN_PREFILL && !(pool && method.pool) && !stages) return say(message, size, GDN_NOT_SUPPORTED, "this operation is not implemented");
-  if (p.rule < GDN_RULE_GATED_DELTA || p.rule > GDN_RULE_KDA || (p.rule == GDN_RULE_KDA && !method.channel_gate))
+  if (p.rule < GDN_RULE_GATED_DELTA || p.rule > GDN_RULE_COMPLEX_KDA || (per_channel(p.rule) && !method.channel_gate))
     return say(message, size, GDN_NOT_SUPPORTED, "this rule is not implemented");
   if (p.N < 1 || p.T < 0 || p.H < 1 || p.HV < 1 || p.HV % p.H || p.K < 1 || p.V < 1) return say(message, size, GDN_ERROR, "bad sizes");
-  const std::int64_t K = p.K, V = p.V, C = method.rows, gates = p.rule == GDN_RULE_KDA ? K : 1;
+  const std::int64_t K = p.K, V = p.V, C = method.rows, gates = per_channel(p.rule) ? K : 1;
   try {
     auto made = std::make_unique<Plan>();
     made->problem = p;
     made->method = method;
     made->threads = static_cast<int>(std::min<std::int64_t>(max_threads(), p.N * p.HV));
     if (stages) made->per_thread = stage_floats(method, p);
-    else made->per_thread = static_cast<std::size_t>(aligned(K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) +
+    else made->per_thread = static_cast<std::size_t>(aligned(K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) + aligned(p.rule == GDN_RULE_COMPLEX_KDA ? C * (K / 2) : 0) +
                                                 aligned(static_cast<std::int64_t>(method.workspace(C, K, V))));
     made->memory.reset(static_cast<float*>(::operator new(made->per_thread * static_cast<std::size_t>(made->threads) * sizeof(float), kLine)));
     *plan = made.release();
@@ -276,13 +284,15 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
   t.k = find(call, GDN_K, "k", {p.T, p.H, p.K}, true, false, why);
   t.v = find(call, GDN_V, "v", {p.T, p.HV, p.V}, true, false, why);
   const bool gated = p.rule != GDN_RULE_DELTA && p.rule != GDN_RULE_LINEAR;
-  if (gated && p.rule != GDN_RULE_KDA && gdn_find(call, GDN_A)) {
+  if (gated && !per_channel(p.rule) && gdn_find(call, GDN_A)) {
     t.a = find(call, GDN_A, "a", {p.T, p.HV}, true, false, why);
     t.A_log = find(call, GDN_A_LOG, "A_log", {p.HV}, true, false, why);
     t.dt_bias = find(call, GDN_DT_BIAS, "dt_bias", {p.HV}, true, false, why);
   } else if (gated) {
-    const bool many = p.rule == GDN_RULE_KDA;
-    t.g = find(call, GDN_G, "g", many ? std::vector<std::int64_t>{p.T, p.HV, p.K} : std::vector<std::int64_t>{p.T, p.HV}, true, false, why);
+    const bool complex = p.rule == GDN_RULE_COMPLEX_KDA;
+    const std::vector<std::int64_t> many{p.T, p.HV, complex ? p.K / 2 : p.K};
+    if (complex) t.angle = find(call, GDN_ANGLE, "angle", many, true, false, why);
+    t.g = find(call, GDN_G, "g", per_channel(p.rule) ? many : std::vector<std::int64_t>{p.T, p.HV}, true, false, why);
   }
   const bool weighted = p.rule != GDN_RULE_RETENTION && p.rule != GDN_RULE_LINEAR;
   if (weighted) t.beta = find(call, GDN_BETA, "beta", {p.T, p.HV}, true, false, why);
@@ -314,10 +324,10 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
   const std::vector<std::int64_t> offsets = offsets_of(t.cu, p.N, p.T);
   if (offsets.empty()) return say(message, size, GDN_ERROR, kBadOffsets);
   if (t.g) {
-    std::vector<float> row(static_cast<std::size_t>(p.rule == GDN_RULE_KDA ? p.K : 1));
+    std::vector<float> row(static_cast<std::size_t>(p.rule == GDN_RULE_KDA ? p.K : p.rule == GDN_RULE_COMPLEX_KDA ? p.K / 2 : 1));
     for (std::int64_t i = 0; i < offsets.back(); ++i)
       for (std::int64_t h = 0; h < p.HV; ++h) {
-        read(row.data(), t.g, t.g.at(i, h), row.size() > 1 ? t.g.stride[2] : 1, static_cast<std::int64_t>(row.size()));
+        read(row.data(), t.g, t.g.at(i, h), per_channel(p.rule) ? t.g.stride[2] : 1, static_cast<std::int64_t>(row.size()));
         if (std::any_of(row.begin(), row.end(), [](float g) { return g > 0 && g <= std::numeric_limits<float>::max(); })) return say(message, size, GDN_NOT_SUPPORTED, "a gate above 0");
       }
   }

@@ -16,6 +16,7 @@ struct Block {
   bool channel_gate;                               // g is [rows,K], one gate per key channel
   const float *q, *k, *v;                          // [rows,K] [rows,K] [rows,V]
   const float *g, *beta;                           // [rows]
+  const float* angle;                              // [rows,K/2], or none
   float* S;                                        // [K,V], in and out
   float* o;                                        // [rows,V], out
   float* work;                                     // workspace(K, V) floats, contents free
@@ -36,7 +37,7 @@ struct StageBlock {
 struct Method {
   std::int64_t rows;                               // of a full block: the chunk
   bool bf16_inputs, bf16_output;                   // q k v rounded to bf16 on entry, o before it is stored
-  bool channel_gate;                               // can do rule kda
+  bool channel_gate;                               // can do rules kda and complex_kda
   std::size_t (*workspace)(std::int64_t rows, std::int64_t K, std::int64_t V);
   void (*block)(const Block&);
   bool pool = false;                               // can do decode and verify

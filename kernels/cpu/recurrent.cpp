@@ -27,6 +27,12 @@ void recurrent_block(const Block& b) {
       for (std::int64_t d = 0; d < K; ++d) S(d) *= std::exp(b.g[t * K + d]);
     else
       alpha = std::exp(b.g[t]);
+    for (std::int64_t j = 0; b.angle && j < K / 2; ++j) {      // pairs of rows turned; w is free here
+      const float c = std::cos(b.angle[t * (K / 2) + j]), s = std::sin(b.angle[t * (K / 2) + j]);
+      w = c * S(2 * j) - s * S(2 * j + 1);
+      S(2 * j + 1) = s * S(2 * j) + c * S(2 * j + 1);
+      S(2 * j) = w;
+    }
 
     y = ConstRow(b.v + t * V, V);
     if (b.delta) {
@@ -61,14 +67,14 @@ int create_with(const gdn_problem* problem, void** plan, char* message, std::siz
 const gdn_kernel kRecurrentFp32{
     GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_recurrent_fp32",
     "the recurrence token by token in fp32 (Eigen)", "1", "", "fp32-recurrent",
-    "ops=prefill,decode,verify;rules=gated_delta,delta,gated_linear,retention,linear,kda;io=fp32,bf16,fp16;state=fp32,bf16,fp16;"
+    "ops=prefill,decode,verify;rules=gated_delta,delta,gated_linear,retention,linear,kda,complex_kda;io=fp32,bf16,fp16;state=fp32,bf16,fp16;"
     "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth;any_beta",
     "deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill", create_with<kFp32>, run, destroy};
 
 const gdn_kernel kRecurrentBf16{
     GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_recurrent_bf16",
     "the recurrence token by token, bf16 in and out, fp32 inside (Eigen)", "1", "", "bf16-recurrent",
-    "ops=prefill,decode,verify;rules=gated_delta,delta,gated_linear,retention,linear,kda;io=bf16,fp32;state=fp32,bf16,fp16;"
+    "ops=prefill,decode,verify;rules=gated_delta,delta,gated_linear,retention,linear,kda,complex_kda;io=bf16,fp32;state=fp32,bf16,fp16;"
     "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth;any_beta",
     "deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill", create_with<kBf16>, run, destroy};
 

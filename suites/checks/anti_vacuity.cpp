@@ -28,7 +28,7 @@ struct AntiVacuity final : Check {
     std::int64_t zeros = 0, elements = 0, vacuous = 0;
     // Relations and exact values decide without a bound, on inputs that may well be zeros or forget by design; so does
     // the size of errors where it is known.
-    const bool related = any_relation(in) || in.certificates.any() || exact_stages(in), sized = no_statistics(in).empty();
+    const bool related = any_relation(in) || in.certificates.any() || exact_stages(in), sized = no_statistics(in).empty() || no_layer_statistics(in).empty();
     bool states = false, dependent = false, truth = false;
     for (std::size_t i = 0; i < in.golden.the_case.runs.size(); ++i) {
       const Run& run = in.golden.the_case.runs[i];
@@ -80,7 +80,7 @@ struct AntiVacuity final : Check {
   // Does the final state of any head still hold more than 2^-24 of what it held half-way?
   static void prefix(const Run& run, bool& states, bool& dependent) {
     const Problem& p = run.problem;
-    if (!p.final_state || p.rule == Rule::kda || own_tensors(p)) return;
+    if (!p.final_state || p.gate_width() > 1 || own_tensors(p)) return;
     const auto g = run.inputs.find("g");
     for (const Strand& s : strands(run)) {
       const std::size_t length = s.rows.size();

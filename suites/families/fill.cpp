@@ -142,8 +142,9 @@ TensorSet allocate(const Problem& p) {
   t["q"] = Tensor(p.io, {rows, p.heads, p.key_dim});
   t["k"] = Tensor(p.io, {rows, p.heads, p.key_dim});
   t["v"] = Tensor(p.io, {rows, p.value_heads, p.value_dim});
-  if (p.rule == Rule::kda) t["g"] = Tensor(p.gate, {rows, p.value_heads, p.key_dim});
+  if (p.rule == Rule::kda || p.rule == Rule::complex_kda) t["g"] = Tensor(p.gate, {rows, p.value_heads, p.gate_width()});
   else if (has_gate(p.rule)) t[p.raw ? "a" : "g"] = Tensor(p.gate, {rows, p.value_heads});
+  if (p.rule == Rule::complex_kda) t["angle"] = t.at("g");
   if (p.raw) t["A_log"] = t["dt_bias"] = Tensor(DType::f32, {p.value_heads});
   if (has_beta(p.rule)) t["beta"] = Tensor(p.beta, {rows, p.value_heads});
   if (p.initial_state) t["h0"] = Tensor(p.state, {p.states(), p.value_heads, p.key_dim, p.value_dim});
@@ -178,7 +179,7 @@ TensorSet inputs(const Problem& p, std::uint64_t seed, const Style& style) {
   Tensor& v = t.at("v");
   for (I i = 0; i < T * HV * p.value_dim; ++i) v.set(i, rv.normal(u(i)));
   if (const auto g = t.find("g"); g != t.end()) {
-    const I width = p.rule == Rule::kda ? p.key_dim : 1;
+    const I width = p.gate_width();
     for (I i = 0; i < T; ++i)
       for (I h = 0; h < HV; ++h)
         for (I w = 0; w < width; ++w) {
@@ -188,6 +189,8 @@ TensorSet inputs(const Problem& p, std::uint64_t seed, const Style& style) {
           g->second.set((i * HV + h) * width + w, x);
         }
   }
+  if (const auto a = t.find("angle"); a != t.end())
+    for (I i = 0; i < T * HV * p.gate_width(); ++i) a->second.set(i, Random(seed, "angle").uniform(u(i), -3, 3));
   if (const auto b = t.find("beta"); b != t.end())
     for (I i = 0; i < T * HV; ++i) b->second.set(i, beta(of(style.betas, i % HV), rb, cb, i));
   if (const auto h = t.find("h0"); h != t.end())
@@ -263,6 +266,7 @@ Case single(const std::string& family, const Problem& p, std::uint64_t seed, Ten
 void require_prefill(const std::string& family, const Problem& p) {
   if (p.operation != Operation::prefill)
     throw std::invalid_argument("family " + family + " makes prefill cases only, not '" + to_string(p) + "'");
+  if (p.rule == Rule::complex_kda && family != "rules") throw std::invalid_argument("complex_kda is a matter of family rules, not of '" + to_string(p) + "'");
 }
 
 void require_pool(const std::string& family, const Problem& p, Operation operation) {

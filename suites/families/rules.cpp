@@ -20,15 +20,15 @@ struct Rules final : Family {
   std::string profile() const override { return "rules"; }
   std::string rationale() const override {
     return "The recurrence with parts fixed, and the same inputs under the rule whose limit it is: the sum as a decayed sum with g = 0 and beta = 1, as retention without decay; retention as a decayed sum with beta = 1; a decayed sum and the "
-           "gated delta rule with beta = 0, where both only decay; the delta rule as the gated one with g = 0; KDA with one decay for all key channels as the gated delta rule. All runs are judged against exact results, which agree.";
+           "gated delta rule with beta = 0, where both only decay; the delta rule as the gated one with g = 0; KDA with one decay for all key channels as the gated delta rule; KDA with complex decays, its angles 0, as KDA. All runs are judged against exact results, which agree.";
   }
   std::vector<std::string> kinds() const override { return {"correction-missing", "correction-wrong-weight", "beta-shifted"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=linear", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=retention", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=gated_linear",
-                             "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=delta", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda"});
+                             "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=delta", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda"});   // level smoke is full
     std::vector<Problem> p;
-    for (const char* rule : {"linear", "retention", "gated_linear", "delta", "kda"})
+    for (const char* rule : {"linear", "retention", "gated_linear", "delta", "kda", "complex_kda"})
       for (const char* shape : {"prefill/n1_t40_h2_hv4_k32_v16/fp32/h0", "prefill/n1_t24_h1_hv2_k64_v64/bf16/h0", "prefill/n3_t9+0+21_h1_hv2_k16_v24/fp32"})
         p.push_back(parse_problem(std::string(shape) + (std::string_view(shape).ends_with("fp32") ? "/rule=" : ",rule=") + rule));
     return p;
@@ -58,7 +58,17 @@ struct Rules final : Family {
         fill::poison_padding(r.problem, r.inputs);
       }, true);
     };
+    const auto angles = [&](double x) { return filled(p.gate, {rows, p.value_heads, p.gate_width()}, x); };
     switch (p.rule) {
+      case Rule::complex_kda:
+        as("without angles", Rule::complex_kda, [&](TensorSet& t) { t["angle"] = angles(0); });
+        as("as kda", Rule::kda, [&](TensorSet& t) {
+          Tensor g(p.gate, {rows, p.value_heads, p.key_dim});
+          for (I i = 0; i < g.size(); ++i) g.set_bits(i, t.at("g").bits(i / 2));
+          t["g"] = std::move(g);
+          t.erase("angle");
+        });
+        break;
       case Rule::linear:
         as("as a decayed sum", Rule::gated_linear, [&](TensorSet& t) {
           t["g"] = Tensor(p.gate, per_head);

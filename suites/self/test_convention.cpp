@@ -124,7 +124,7 @@ TEST_CASE("convention texts are fixed points") {
 
 TEST_CASE("wrong convention texts are refused by axis and value") {
   CHECK(thrown_by([] { parse_convention("colour=red"); }) ==
-        "unknown convention axis 'colour' (axes: layout, state, gate, scale, heads, l2norm, empty, triangle, projections, history)");
+        "unknown convention axis 'colour' (axes: layout, state, gate, scale, heads, l2norm, empty, triangle, projections, history, norm_in)");
   CHECK(thrown_by([] { parse_convention("state=VK;gate=natural"); }) == "convention axis 'gate' has no value 'natural' (values: log, linear, log2)");
   CHECK(thrown_by([] { parse_convention("state"); }) == "convention axis 'state' has no value '' (values: KV, VK)");
 }

@@ -7,6 +7,7 @@
 
 #include "reports/file.h"
 #include "suites/experiments.h"
+#include "suites/hybrid.h"
 #include "suites/self/catch.h"
 
 using namespace gdn;
@@ -104,4 +105,41 @@ TEST_CASE("shapes and norms printed beside a layer do not follow from it") {
   const std::string text = read_file(out);
   std::filesystem::remove(out);
   CHECK(text == "qkv (2048, 8192) z (2048, 4096) a (2048, 32) b (2048, 32) conv (8192, 4) A_log (32,)\nstate norm 0.031\nstate norm 0.076\nstate norm 0.101\n");
+}
+
+TEST_CASE("a hybrid stack gives the same numbers by prefill, resumed and decoded, within the bound, and only its attention's cache grows") {
+  const Experiment& e = experiment("hybrid_paths");
+  for (const char* path : {"one call", "resumed", "token by token"}) {
+    CHECK(e.at(path, "other numbers") == 0);
+    CHECK(e.at(path, "greatest error / bound") <= 1);
+    CHECK(e.at(path, "greatest error / bound") > 1e-4);
+    CHECK(e.at(path, "greatest error") > 0);
+  }
+  const Experiment& c = experiment("hybrid_caches");
+  for (const ExperimentRow& r : c.rows) {
+    CHECK(r.values[0] == 3 * 4 * 8 * 8 * 4 / 1024.0);
+    CHECK(r.values[1] == 3 * (2 * 2 * 8 + 4 * 8) * 3 * 4 / 1024.0);
+    CHECK(r.values[2] == std::atof(r.label.c_str()) * 2 * 2 * 8 * 4 / 1024.0);
+  }
+}
+
+TEST_CASE("the stack's oracle is what plain doubles give, and its bound holds of the contract carried out and not of another stack") {
+  const Stack s = drawn_stack(parse_problem("layer_prefill/n1_t6_h1_hv2_k4_v4/fp32/hidden=8,conv=3"), 3, 2, 4, 7);
+  const auto truth = stack_oracle(s);
+  const auto bound = stack_bound(parse_contract("fp32-recurrent"), s), got = simulate_stack(parse_contract("fp32-recurrent"), s), fine = simulate_stack(parse_contract("fp64-recurrent"), s);
+  REQUIRE(truth.size() == 4);
+  Stack other = s;
+  other.attention.at("w_k").set(0, other.attention.at("w_k").at(0) * 1.01 + 0.01);
+  const auto wrong = simulate_stack(parse_contract("fp32-recurrent"), other);
+  bool seen = false;
+  for (std::size_t layer = 0; layer < truth.size(); ++layer)
+    for (std::size_t i = 0; i < truth[layer].hi.size(); ++i) {
+      CAPTURE(layer, i);
+      REQUIRE(std::fabs(got[layer][i] - truth[layer].hi[i]) <= bound[layer][i]);
+      REQUIRE(std::fabs(fine[layer][i] - truth[layer].hi[i]) < 1e-5);       // operands of the rule pass through fp32
+      REQUIRE(static_cast<double>(truth[layer].radius[i]) < 1e-20);
+      if (layer < 3) CHECK(wrong[layer][i] == got[layer][i]);
+      else seen = seen || std::fabs(wrong[layer][i] - truth[layer].hi[i]) > bound[layer][i];
+    }
+  CHECK(seen);
 }

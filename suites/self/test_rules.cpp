@@ -1,6 +1,9 @@
 // The limits between the rules: where one rule is another, their exact results agree within their radii.
+#include <algorithm>
 #include <cmath>
 
+#include "reference/bound.h"
+#include "reference/simulate.h"
 #include "reference/truth.h"
 #include "suites/family.h"
 #include "suites/self/catch.h"
@@ -11,13 +14,16 @@ TEST_CASE("a rule is its neighbour's limit") {
   const Family* f = find_family("rules");
   REQUIRE(f != nullptr);
   std::size_t pairs = 0;
-  for (const Problem& p : f->problems(Level::smoke)) {
+  std::vector<Problem> all = f->problems(Level::smoke);
+  all.push_back(parse_problem("prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=complex_kda"));
+  for (const Problem& p : all) {
     const Case c = f->make(p, 3);
     CAPTURE(to_string(p));
     REQUIRE(c.runs.size() >= 2);
-    const bool writes_out = p.rule == Rule::gated_linear;    // the two runs without writes agree, and not with the base
-    const Truth base = oracle(c.runs[writes_out ? 1 : 0]);
-    for (std::size_t r = writes_out ? 2 : 1; r < c.runs.size(); ++r) {
+    // The two runs without writes agree, and those without angles; not with the base.
+    const bool apart = p.rule == Rule::gated_linear || p.rule == Rule::complex_kda;
+    const Truth base = oracle(c.runs[apart ? 1 : 0]);
+    for (std::size_t r = apart ? 2 : 1; r < c.runs.size(); ++r) {
       const Truth other = oracle(c.runs[r]);
       ++pairs;
       for (const auto& [name, t] : base) {
@@ -26,7 +32,75 @@ TEST_CASE("a rule is its neighbour's limit") {
           REQUIRE(std::fabs((t.hi[i] - x.hi[i]) + (t.lo[i] - x.lo[i])) <= static_cast<double>(t.radius[i]) + static_cast<double>(x.radius[i]));
       }
     }
-    if (writes_out) CHECK(oracle(c.runs[0]).at("o").hi != base.at("o").hi);
+    if (apart) CHECK(oracle(c.runs[0]).at("o").hi != base.at("o").hi);
   }
-  CHECK(pairs == 6);
+  CHECK(pairs == 7);
+}
+
+namespace {
+
+Run turned(const char* problem, std::uint64_t seed) { return find_family("rules")->make(parse_problem(problem), seed).runs[0]; }
+const char* const kTurned = "prefill/n1_t20_h1_hv2_k8_v4/fp32/h0,rule=complex_kda";
+
+}  // namespace
+
+TEST_CASE("complex decays: the oracle agrees with its audit, which sees one wrong element") {
+  for (const char* problem : {kTurned, "prefill/n2_t9+0_h1_hv1_k2_v3/bf16/g=bf16,rule=complex_kda"}) {
+    const Run run = turned(problem, 5);
+    for (std::int64_t n = 0; n < run.problem.sequences(); ++n)
+      for (std::int64_t h = 0; h < run.problem.value_heads; ++h) {
+        const HeadInputs in = head_inputs(run, n, h);
+        OracleStats stats;
+        HeadTruth truth = oracle_head(in, &stats);
+        CAPTURE(problem, n, h);
+        CHECK(audit_head(in, truth) == "");
+        CHECK(stats.balls == 0);
+        if (in.T == 0) continue;
+        truth.ht.hi[1] = std::nextafter(truth.ht.hi[1], 10.0);
+        CHECK(audit_head(in, truth) != "");
+      }
+  }
+}
+
+TEST_CASE("complex decays: one quarter turn moves the real part into the imaginary one") {
+  HeadInputs in;
+  in.T = 1, in.K = 2, in.V = 1, in.rule = Rule::complex_kda;
+  in.q = {0, 1}, in.k = {0, 0}, in.v = {0}, in.g = {-0.5f, -0.5f}, in.angle = {1.57079637f}, in.h0 = {3, 0};
+  const HeadTruth t = oracle_head(in, nullptr);
+  CHECK(std::fabs(t.ht.hi[1] - 3 * std::exp(-0.5)) < 1e-12);
+  CHECK(std::fabs(t.ht.hi[0]) < 1e-6);
+  CHECK(std::fabs(t.o.hi[0] - t.ht.hi[1]) < 1e-15);
+}
+
+TEST_CASE("complex decays: contracts carried out stay within the bound, a wrong angle does not") {
+  for (const char* text : {"fp32-recurrent", "bf16-recurrent"}) {
+    const Contract c = parse_contract(text);
+    double most = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      const Run run = turned(kTurned, seed);
+      const Contract narrowed = for_problem(c, run.problem);
+      const HeadInputs in = head_inputs(run, 0, 1);
+      const HeadTruth truth = oracle_head(in, nullptr);
+      const HeadResult bound = bound_head(narrowed, in), got = simulate(narrowed, in, SimulationMode::nearest, 1);
+      for (std::size_t i = 0; i < got.o.size(); ++i) {
+        REQUIRE(std::fabs(got.o[i] - truth.o.hi[i]) <= bound.o[i]);
+        most = std::max(most, std::fabs(got.o[i] - truth.o.hi[i]) / bound.o[i]);
+      }
+      for (std::size_t i = 0; i < got.ht.size(); ++i) REQUIRE(std::fabs(got.ht[i] - truth.ht.hi[i]) <= bound.ht[i]);
+      HeadInputs wrong = in;
+      for (float& a : wrong.angle) a = -a;
+      const HeadResult other = simulate(narrowed, wrong, SimulationMode::nearest, 1);
+      bool seen = false;
+      for (std::size_t i = 0; i < other.o.size(); ++i) seen = seen || std::fabs(other.o[i] - truth.o.hi[i]) > bound.o[i];
+      CHECK(seen);
+    }
+    CHECK(most > 0.01);
+  }
+}
+
+TEST_CASE("complex decays are asked of prefill with pairs of key channels, one line else") {
+  for (const char* bad : {"prefill/n1_t4_h1_hv1_k3_v2/fp32/rule=complex_kda", "decode/n1_t4_h1_hv1_k4_v2/fp32/h0,slots=2,rule=complex_kda", "prefill/n1_t4_h1_hv1_k4_v2/fp32/raw,rule=complex_kda"}) CHECK_THROWS_AS(parse_problem(bad), std::invalid_argument);
+  Run run = turned(kTurned, 1);
+  run.inputs.at("angle").set(0, std::nan(""));
+  CHECK_THROWS_AS(oracle(run), std::invalid_argument);
 }

@@ -132,7 +132,7 @@ def _answer(run, request, module, stages, layer):
     problem = Problem(request["problem"])
     before = {name: a.copy() for name, a in inputs.items()}
     names = ("q", "k", "v", "g", "beta")
-    more = {n: inputs[n] for n in ("a", "A_log", "dt_bias", "state_indices", "accepted", "snapshots") if n in inputs}
+    more = {n: inputs[n] for n in ("angle", "a", "A_log", "dt_bias", "state_indices", "accepted", "snapshots") if n in inputs}
     begin = time.perf_counter()
     if problem.operation in ("stages", "layer_prefill", "layer_decode"):
         if problem.operation != "stages":

@@ -1,0 +1,70 @@
+// Check `layer_statistics`: the errors of a layer that rounds hidden states or projections look like those of its contract. There the bound says little, because
+// it adds up what scatters. Limits: suites/layer_statistics.h.
+#include <cstdio>
+
+#include "suites/check.h"
+#include "suites/layer_statistics.h"
+
+namespace gdn {
+namespace {
+
+std::string number(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", x);
+  return text;
+}
+
+struct LayerStatistics final : Check {
+  std::string name() const override { return "layer_statistics"; }
+  int order() const override { return 61; }
+  std::string clause() const override { return "5.6"; }
+  std::string rationale() const override {
+    return "Rounding the operands of a sum of 2000 products moves it by about the root of 2000 rounding errors, where a worst-case bound must add them all. Of layers whose contract "
+           "rounds hidden states or projections the errors are therefore held to the size and bias that stochastically rounded executions of the contract show.";
+  }
+  CheckResult run(const CheckInput& in) const override {
+    CheckResult r;
+    r.check = name();
+    r.clause = clause();
+    r.status = CheckStatus::not_applicable;
+    r.message = no_layer_statistics(in);
+    if (!r.message.empty()) return r;
+    double closest = 0;
+    int failing = 0;
+    for (std::size_t i = 0; i < in.golden.the_case.runs.size() && i < in.golden.truths.size(); ++i) {
+      const Run& run = in.golden.the_case.runs[i];
+      if (!run.truth) continue;
+      bool complete = true;                        // else it is soundness' matter
+      for (const auto& [tensor, t] : in.golden.truths[i]) {
+        const auto x = in.executions[i].outputs.find(tensor);
+        complete = complete && x != in.executions[i].outputs.end() && x->second.shape == t.shape;
+      }
+      const LayerNull& null = in.statistics.of_layer(i);
+      if (!complete || !null.why_not.empty()) continue;
+      std::int64_t judged = 0;
+      const std::vector<double> values = layer_values(null, in.golden.truths[i], in.executions[i].outputs, judged);
+      r.judged += judged;
+      r.metrics["tests"] += static_cast<double>(values.size());
+      for (std::size_t s = 0; s < values.size(); ++s) {
+        const double ratio = null.limits[s] > 0 ? values[s] / null.limits[s] : values[s] > 0 ? 1e300 : 0;
+        const bool fails = !(values[s] <= null.limits[s]);
+        failing += fails;
+        if (fails && !(ratio <= closest))
+          r.message = "run " + run.name + ": taken together, the errors are not those of " + to_string(in.kernel.contract) + ": " + null.names[s] + " is " + number(values[s]) +
+                      " sigma, where its kernels stay below " + number(null.limits[s]) + " (rounding to nearest gives " + number(null.nearest[s]) + ")";
+        if (!(ratio <= closest)) closest = ratio;
+      }
+    }
+    r.metrics["closest"] = closest;
+    r.metrics["failing_tests"] = failing;
+    if (r.judged > 0) r.status = failing ? CheckStatus::failed : CheckStatus::passed;
+    if (failing) r.failing = r.judged;             // no element by itself: all of them together
+    return r;
+  }
+};
+
+const LayerStatistics check;
+const RegisterCheck registered(&check);
+
+}  // namespace
+}  // namespace gdn
