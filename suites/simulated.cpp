@@ -23,7 +23,7 @@ class Simulated final : public KernelSession {
     info_.contract = declared;
     info_.capabilities = parse_capabilities(std::string("io=fp32,bf16,fp16;ops=prefill") + (carried_out.accumulator == Accumulator::fp64 ? "" : ",layer_prefill,layer_decode") +
                                             (carried_out.form == Form::chunkwise ? ",stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128" : "") + ";rules=gated_delta,delta,gated_linear,retention,linear" +
-                                            (carried_out.form == Form::recurrent ? ",kda" : "") +
+                                            (carried_out.form == Form::recurrent ? ",kda,complex_kda" : "") +
                                             ";state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;beta_max=2");
     info_.properties = parse_properties("deterministic;shape_invariant;symmetric;masks_select");
   }

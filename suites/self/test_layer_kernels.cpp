@@ -1,9 +1,12 @@
 // Kernels of the layer: the two CPU kernels pass their profile, every fault of the layer is caught by a family of it, and what fails is named.
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 
 #include "kernels/faulty/faults.h"
 #include "suites/power.h"
 #include "suites/runner.h"
+#include "suites/simulated.h"
 #include "suites/self/catch.h"
 
 using namespace gdn;
@@ -59,5 +62,57 @@ TEST_CASE("a failing layer names its fault") {
     CAPTURE(fault, r.resembles);
     CHECK(r.verdict == "FAILED");
     CHECK(r.resembles.find(fault) == 0);
+  }
+}
+
+TEST_CASE("a layer in a program passes through the adapter package") {
+  if (std::system("/usr/bin/python3 -c 'import h5py, numpy' >/dev/null 2>&1") != 0) {
+    WARN("SKIPPED: /usr/bin/python3 cannot import h5py and numpy");
+    return;
+  }
+  SessionOptions options;
+  options.python_path = std::string(GDN_SOURCE_DIR) + "/tools/adapters";
+  const auto session = open_process("/usr/bin/python3 '" + options.python_path + "/numpy_layer.py'", options);
+  for (const char* id : {"layer_typical:layer_prefill/n1_t9_h2_hv4_k8_v8/fp32/h0,hidden=24,conv=4:1", "layer_typical:layer_prefill/n1_t9_h2_hv4_k8_v8/bf16/h0,hidden=24,conv=4:1",
+                         "layer_packing:layer_prefill/n3_t4+2+5_h1_hv2_k8_v8/fp32/pad=2,hidden=16,conv=4:1", "layer_steps:layer_prefill/n1_t6_h1_hv2_k8_v8/fp32/h0,hidden=16,conv=4:1",
+                         "layer_gates:layer_prefill/n1_t8_h1_hv6_k8_v4/fp32/h0,hidden=16,conv=2:1", "layer_norms:layer_prefill/n1_t6_h1_hv2_k8_v8/bf16/h0,hidden=16,conv=2,l2=max:1"}) {
+    const Case c = make_case(parse_case_id(id));
+    const Record r = judge_case(make_golden(c), c, *session);
+    INFO(id << ": " << r.reason);
+    CHECK(r.verdict == "PASSED");
+  }
+}
+
+namespace {
+// What transformers does in bf16: every module output is rounded.
+const char* const kRounded = "fp32-recurrent;beta=bf16;x_norm=bf16;proj=bf16;conv_sum=bf16;conv=bf16;core=bf16;normal=bf16;normed=bf16";
+}  // namespace
+
+TEST_CASE("layers that round hidden states and projections are judged by the size of their errors: correct ones pass, faults do not") {
+  const Contract contract = parse_contract(kRounded);
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const Case c = make_case(parse_case_id("layer_typical:layer_prefill/n1_t9_h2_hv4_k8_v8/bf16/h0,hidden=24,conv=4:" + std::to_string(seed)));
+    const Golden g = make_golden(c);
+    const Record r = judge_case(g, c, *open_simulated(contract, contract));
+    INFO(seed << ": " << r.reason);
+    CHECK(r.verdict == "PASSED");
+    if (seed > 1) continue;
+    // One place that is coarser than declared, and faults of the bank, whose other arithmetic is finer than the contract.
+    CHECK(judge_case(g, c, *open_simulated(parse_contract(std::string(kRounded) + ";proj=fp8_e4m3"), contract)).verdict == "FAILED");
+    for (const char* fault : {"layer_conv_shifted", "layer_conv_taps_reversed", "layer_activation_before_conv", "layer_gate_before_norm", "layer_norm_weight_plus_one", "layer_A_log_sign", "layer_packing_flat", "layer_dt_bias_missing",
+                              "layer_l2norm_by_mean"}) {
+      const auto faulty = open_inline(std::string("faulty/") + fault + "/recurrent-fp32", {});
+      Execution e = faulty->run(c.runs[0], case_id(c));
+      REQUIRE(e.outcome == Outcome::ok);
+      const LayerNull null = layer_null(for_problem(contract, c.runs[0].problem), c.runs[0], g.truths[0], c.seed);
+      REQUIRE(null.why_not == "");
+      std::int64_t judged = 0;
+      const std::vector<double> values = layer_values(null, g.truths[0], e.outputs, judged);
+      bool seen = false;
+      for (std::size_t s = 0; s < values.size(); ++s) seen = seen || values[s] > null.limits[s];
+      CAPTURE(fault);
+      CHECK(judged > 500);
+      CHECK(seen);
+    }
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "reference/parallel.h"
+#include "reference/recurrence.h"
 #include "suites/runner.h"
 #include "suites/self/catch.h"
 #include "suites/simulated.h"
@@ -28,7 +29,7 @@ std::string failures(Level level, std::uint64_t seed, const std::vector<std::str
     const Case c = make_case(id);
     bool known = true;
     for (const Run& r : c.runs)
-      known = known && (r.problem.operation == Operation::prefill || r.problem.operation == Operation::stages || r.problem.pool() || r.problem.layer()) && r.problem.rule != Rule::kda && !r.refuse;
+      known = known && (r.problem.operation == Operation::prefill || r.problem.operation == Operation::stages || r.problem.pool() || r.problem.layer()) && !gate_per_key_channel(r.problem.rule) && !r.refuse;
     if (!known) continue;
     const Golden g = make_golden(c);
     const auto presets = contracts();
