@@ -1,7 +1,7 @@
 // Internal: the arithmetic of the layer's oracle, double-double numbers with a running radius, for the templates of layer_pass.h and stack.cpp.
 //
 // Radii, u = 2^-53, n terms, x with radius r: products |a| r_b + |b| r_a + r_a r_b + 5u^2 |ab|. A compensated sum of products with
-// weights (hi and lo of every term added to hi and lo of the sum; the low part takes 3n+2 additions of terms of together at most u (n+2) A, A = sum |x||w|):
+// weights (hi and lo of every term added to hi and lo of one of four sums; the low part takes 3n+8 additions of terms of together at most u (n+2) A, A = sum |x||w|):
 // 4 (n+2)^2 u^2 A + sum r|w|. Sums of squares: every addition 4u^2. 1/sqrt by one step of Newton from double: 64u^2.
 // Functions come from multiprecision within u^2 (gates.h); their slopes are at most 1.1 (silu), 1/4 (sigmoid), sigmoid(x + r) (softplus).
 // Recurrence per value channel, with norms over K as in section 8 of the standard, dq dk dv da db radii of the operands:
@@ -32,18 +32,30 @@ struct Certified {
   };
   static N input(double x) { return {{x, 0}, 0}; }
   static double size(const N& x) { return std::fabs(x.v.hi); }
-  static N dot(const N* x, const float* w, I n) {
-    double s = 0, low = 0, sum = 0, r = 0;
-    for (I i = 0; i < n; ++i) {
+  static N dot(const N* x, const float* w, I n) {  // in four sums side by side: one addition waits for the other
+    constexpr I lanes = 4;
+    double s[lanes] = {}, low[lanes] = {}, sum[lanes] = {}, r[lanes] = {};
+    const auto add_term = [&](I i, I lane) {
       const double b = static_cast<double>(w[i]);
-      const DD<double> p = two_prod(x[i].v.hi, b), t = two_sum(s, p.hi);
-      s = t.hi;
-      low += (p.lo + t.lo) + x[i].v.lo * b;
-      sum += std::fabs(p.hi);
-      r += x[i].r * std::fabs(b);
+      const DD<double> p = two_prod(x[i].v.hi, b), t = two_sum(s[lane], p.hi);
+      s[lane] = t.hi;
+      low[lane] += (p.lo + t.lo) + x[i].v.lo * b;
+      sum[lane] += std::fabs(p.hi);
+      r[lane] += x[i].r * std::fabs(b);
+    };
+    I i = 0;
+    for (; i + lanes <= n; i += lanes)
+      for (I lane = 0; lane < lanes; ++lane) add_term(i + lane, lane);
+    for (; i < n; ++i) add_term(i, 0);
+    for (I lane = 1; lane < lanes; ++lane) {
+      const DD<double> t = two_sum(s[0], s[lane]);
+      s[0] = t.hi;
+      low[0] += t.lo + low[lane];
+      sum[0] += sum[lane];
+      r[0] += r[lane];
     }
     const double terms = static_cast<double>(n) + 2;
-    return {fast_two_sum(s, low), (4 * terms * terms * kU2 * sum + r) * kWiden + (sum > 0 ? kTiny : 0)};
+    return {fast_two_sum(s[0], low[0]), (4 * terms * terms * kU2 * sum[0] + r[0]) * kWiden + (sum[0] > 0 ? kTiny : 0)};
   }
   static N times(const N& a, const N& b) {
     const DD<double> p = mul(a.v, b.v);

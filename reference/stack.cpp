@@ -83,7 +83,7 @@ std::vector<std::vector<typename A::N>> pass(const A& a, const Stack& s) {
     layer.run(&x);
     add(layer.y);
   }
-  add(attend(a, s, x));
+  if (!s.attention.empty()) add(attend(a, s, x));
   return after;
 }
 

@@ -19,11 +19,13 @@ struct Stack {
   std::int64_t heads = 1, dim = 1;                 // of the attention: A, D
   Tensor x;                                        // [T,hidden]
   std::vector<TensorSet> layers;                   // as layer.h names them, without x
-  TensorSet attention;                             // norm_in_w, w_q, w_k, w_v, w_out, fp32
+  TensorSet attention;                             // norm_in_w, w_q, w_k, w_v, w_out, fp32; empty: no attention
 };
 double attention_scale(const Stack& s);
 
-// Hidden states after each layer [layers+1][T,hidden]: certified; bounds of a kernel of the contract; the contract carried out to nearest.
+// Hidden states after each layer [layers and the attention][T,hidden]: certified; bounds of a kernel of the contract; the contract carried out to nearest. A bound
+// through several layers is a theorem and no use: each layer takes the error bound of the one before for a change of its operands, and multiplies it. What a stack
+// computes is judged layer by layer, on the hidden states that it really had.
 std::vector<TruthTensor> stack_oracle(const Stack& s);
 std::vector<std::vector<double>> stack_bound(const Contract& contract, const Stack& s);
 std::vector<std::vector<double>> simulate_stack(const Contract& contract, const Stack& s);

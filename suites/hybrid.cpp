@@ -77,6 +77,7 @@ std::vector<float> HybridStack::advance(I count) {
   const I D = s_.problem.hidden, wide = s_.heads * s_.dim;
   std::vector<float> x(at(count * D));
   for (I i = 0; i < count * D; ++i) x[at(i)] = static_cast<float>(s_.x.at(position_ * D + i));
+  hidden_ = {x};
   for (std::size_t l = 0; l < s_.layers.size(); ++l) {
     Run run{"stack", s_.problem, s_.layers[l], true};
     run.problem.lengths = {count};
@@ -94,6 +95,7 @@ std::vector<float> HybridStack::advance(I count) {
     if (e.outcome != Outcome::ok) throw std::runtime_error("hybrid stack: " + layer_->info().name + ": " + e.message);
     const std::vector<float> y = floats(e.outputs.at("y"));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+    hidden_.push_back(x);
     states_[l] = std::move(e.outputs.at("ht"));
     histories_[l] = std::move(e.outputs.at("conv_state"));
   }
@@ -121,6 +123,7 @@ std::vector<float> HybridStack::advance(I count) {
     }
     for (I i = 0; i < D; ++i) x[at(t * D + i)] += dot(row.data(), &wo[at(i * wide)], wide);
   }
+  hidden_.push_back(x);
   position_ += count;
   return x;
 }

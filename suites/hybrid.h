@@ -22,12 +22,15 @@ class HybridStack {
   // Bytes held for the tokens so far: states and histories of all layers of the rule, keys and values of the attention.
   struct Sizes { std::int64_t states, histories, keys_values; };
   Sizes sizes() const;
+  // Hidden states of the last call: what went in and what each layer made of it, [layers+2][count,hidden].
+  const std::vector<std::vector<float>>& hidden() const { return hidden_; }
 
  private:
   const Stack& s_;
   std::unique_ptr<KernelSession> layer_;
   std::int64_t position_ = 0;
   std::vector<Tensor> states_, histories_;         // of the layers
+  std::vector<std::vector<float>> hidden_;
   std::vector<float> keys_, values_;               // [position,heads dim]
 };
 

@@ -99,7 +99,7 @@ void one_head(const Plan& plan, const Tensors& t, const Place& start, const std:
       for (std::int64_t i = 0; i < rows * V; ++i) v[i] = round_bf16(v[i]);
     }
     const bool delta = p.rule == GDN_RULE_GATED_DELTA || p.rule == GDN_RULE_DELTA || per_channel(p.rule);
-    plan.method.block({rows, K, V, static_cast<float>(p.scale), delta, gates > 1, q, k, v, g, beta, t.angle ? angle : nullptr, S, o, memory});
+    plan.method.block({rows, K, V, static_cast<float>(p.scale), delta, gates > 1, q, k, v, g, beta, S, o, memory, t.angle ? angle : nullptr});
     if (plan.method.bf16_output)
       for (std::int64_t i = 0; i < rows * V; ++i) o[i] = round_bf16(o[i]);
     for (std::int64_t r = 0; r < rows; ++r) write(o + r * V, t.o, t.o.at(row + r, hv), t.o.stride[2], V);

@@ -16,10 +16,10 @@ struct Block {
   bool channel_gate;                               // g is [rows,K], one gate per key channel
   const float *q, *k, *v;                          // [rows,K] [rows,K] [rows,V]
   const float *g, *beta;                           // [rows]
-  const float* angle;                              // [rows,K/2], or none
   float* S;                                        // [K,V], in and out
   float* o;                                        // [rows,V], out
   float* work;                                     // workspace(K, V) floats, contents free
+  const float* angle = nullptr;                    // [rows,K/2] of complex_kda
 };
 
 // One stage (gdn_kernel.h) of one chunk and value head, dense fp32; tensors that the stage has not are null.

@@ -148,7 +148,7 @@ int run_layer(void* opaque, const gdn_call* call, char* message, std::size_t siz
     for (I t = first; t < end; ++t) {
       const Vector q = unit(conv.col(t).segment(h * K, K)), k = unit(conv.col(t).segment((H + h) * K, K)), v = conv.col(t).segment(2 * H * K + hv * V, V);
       const float g = raw_gate(gate_a(hv, t), rate[hv], bias[hv]), beta = 1 / (1 + std::exp(-gate_b(hv, t)));
-      recurrent_block({1, K, V, static_cast<float>(p.scale), true, false, q.data(), k.data(), v.data(), &g, &beta, nullptr, S.data(), o.data(), work.data()});
+      recurrent_block({1, K, V, static_cast<float>(p.scale), true, false, q.data(), k.data(), v.data(), &g, &beta, S.data(), o.data(), work.data()});
       store_all(o);
       const float scale = 1 / std::sqrt(o.squaredNorm() / static_cast<float>(V) + kEps);
       for (I j = 0; j < V; ++j) core(hv * V + j, t) = store(o[j] * scale * norm[j] * silu(gate_z(hv * V + j, t)));
