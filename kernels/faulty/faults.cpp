@@ -67,19 +67,25 @@ Format format_of(DType t) {
 // Where element offsets of a call wrap, for the faults of short offsets.
 thread_local std::int64_t offset_mask = -1;
 
-// Bytes of element i, in row-major order of the shape.
-std::byte* address(const gdn_dltensor& t, std::int64_t i, std::size_t width) {
-  std::int64_t offset = 0;
-  for (int d = t.ndim - 1; d >= 0; --d) {
-    offset += i % t.shape[d] * t.strides[d];
-    i /= t.shape[d];
-  }
-  return static_cast<std::byte*>(t.data) + t.byte_offset + static_cast<std::size_t>(offset & offset_mask) * width;
-}
 std::int64_t elements(const gdn_dltensor& t) {
   std::int64_t n = 1;
   for (int d = 0; d < t.ndim; ++d) n *= t.shape[d];
   return n;
+}
+
+// f(i, bytes of element i) for every element, in row-major order of the shape.
+template <class F>
+void for_elements(const gdn_dltensor& t, std::size_t width, F f) {
+  const std::int64_t count = elements(t), row = t.ndim ? t.shape[t.ndim - 1] : 1, step = t.ndim ? t.strides[t.ndim - 1] : 0;
+  std::byte* const data = static_cast<std::byte*>(t.data) + t.byte_offset;
+  for (std::int64_t i = 0; i < count; i += row) {
+    std::int64_t first = 0, rest = i / row;
+    for (int d = t.ndim - 2; d >= 0; --d) {
+      first += rest % t.shape[d] * t.strides[d];
+      rest /= t.shape[d];
+    }
+    for (std::int64_t j = 0; j < row; ++j) f(static_cast<std::size_t>(i + j), data + static_cast<std::size_t>((first + j * step) & offset_mask) * width);
+  }
 }
 
 template <class E>
@@ -88,8 +94,7 @@ std::vector<E> read(const gdn_tensor* t) {
   const DType type = dtype_of(t->t);
   const std::size_t width = size_of(type);
   std::vector<E> out(static_cast<std::size_t>(elements(t->t)));
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::byte* at = address(t->t, static_cast<std::int64_t>(i), width);
+  for_elements(t->t, width, [&](std::size_t i, const std::byte* at) {
     if (type == DType::f32) {
       float x;
       std::memcpy(&x, at, 4);
@@ -102,15 +107,38 @@ std::vector<E> read(const gdn_tensor* t) {
       else if (type == DType::bf16) out[i] = static_cast<E>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
       else out[i] = static_cast<E>(decode(bits, format_of(type)));
     }
-  }
+  });
   return out;
 }
 
-void put(const gdn_dltensor& t, std::int64_t i, double x) {
+// Stores the elements that were written.
+template <class X, class Written>
+void store(const gdn_dltensor& t, const X& x, const Written& written) {
   const DType type = dtype_of(t);
   const std::size_t width = size_of(type);
-  const std::uint64_t bits = type == DType::f32 ? std::bit_cast<std::uint32_t>(static_cast<float>(x)) : encode(x, format_of(type));
-  std::memcpy(address(t, i, width), &bits, width);
+  for_elements(t, width, [&](std::size_t i, std::byte* at) {
+    if (!written[i]) return;
+    const double value = static_cast<double>(x[i]);
+    const std::uint64_t bits = type == DType::f32 ? std::bit_cast<std::uint32_t>(static_cast<float>(value)) : encode(value, format_of(type));
+    std::memcpy(at, &bits, width);
+  });
+}
+
+// The tensors of a call in a view of a stage or of the layer, by name: inputs read, outputs there to be written.
+template <class View, class Roles>
+void open_view(View& x, const Roles& roles, const gdn_call* call) {
+  for (const auto& [name, role] : roles)
+    if (const gdn_tensor* t = gdn_find(call, role)) {
+      if (!t->writable || role == GDN_CONV_STATE) x.in[name] = read<double>(t);
+      if (!t->writable) continue;
+      x.out[name].assign(static_cast<std::size_t>(elements(t->t)), 0.0);
+      x.written[name].assign(x.out[name].size(), 0);
+    }
+}
+template <class View, class Roles>
+void store_view(const View& x, const Roles& roles, const gdn_call* call) {
+  for (const auto& [name, role] : roles)
+    if (const auto out = x.out.find(name); out != x.out.end()) store(gdn_find(call, role)->t, out->second, x.written.at(name));
 }
 
 struct Plan {
@@ -204,20 +232,9 @@ int run_stage(const Plan& p, const gdn_call* call, char* message, std::size_t si
   x.scale = problem.scale;
   x.cu = read<std::int64_t>(gdn_find(call, GDN_CU_SEQLENS));
   if (x.cu.empty()) return say(message, size, "cu_seqlens is needed", GDN_ERROR);
-  for (const auto& [name, role] : kRoles)
-    if (const gdn_tensor* t = gdn_find(call, role)) {
-      if (!t->writable) {
-        x.in[name] = read<double>(t);
-        continue;
-      }
-      x.out[name].assign(static_cast<std::size_t>(elements(t->t)), 0.0);
-      x.written[name].assign(x.out[name].size(), 0);
-    }
+  open_view(x, kRoles, call);
   faulty::execute_stage(fault_at(p.fault), p.scalar, x);
-  for (const auto& [name, role] : kRoles)
-    if (const auto out = x.out.find(name); out != x.out.end())
-      for (std::size_t i = 0; i < out->second.size(); ++i)
-        if (x.written.at(name)[i]) put(gdn_find(call, role)->t, static_cast<std::int64_t>(i), out->second[i]);
+  store_view(x, kRoles, call);
   return GDN_OK;
 }
 
@@ -238,18 +255,9 @@ int run_layer(const Plan& p, const gdn_call* call, char* message, std::size_t si
   x.scale = problem.scale;
   x.cu = read<std::int64_t>(gdn_find(call, GDN_CU_SEQLENS));
   if (x.cu.empty()) return say(message, size, "cu_seqlens is needed", GDN_ERROR);
-  for (const auto& [name, role] : kRoles)
-    if (const gdn_tensor* t = gdn_find(call, role)) {
-      if (!t->writable || role == GDN_CONV_STATE) x.in[name] = read<double>(t);
-      if (!t->writable) continue;
-      x.out[name].assign(static_cast<std::size_t>(elements(t->t)), 0.0);
-      x.written[name].assign(x.out[name].size(), 0);
-    }
+  open_view(x, kRoles, call);
   faulty::execute_layer(fault_at(p.fault), p.scalar, x);
-  for (const auto& [name, role] : kRoles)
-    if (const auto out = x.out.find(name); out != x.out.end())
-      for (std::size_t i = 0; i < out->second.size(); ++i)
-        if (x.written.at(name)[i]) put(gdn_find(call, role)->t, static_cast<std::int64_t>(i), out->second[i]);
+  store_view(x, kRoles, call);
   return GDN_OK;
 }
 
@@ -320,14 +328,10 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   } catch (const std::exception& e) {
     return say(message, size, e.what(), GDN_ERROR);
   }
-  for (std::size_t i = 0; i < x.o.size(); ++i)
-    if (x.o_written[i]) put(o->t, static_cast<std::int64_t>(i), x.o[i]);
-  for (std::size_t i = 0; i < x.ht.size(); ++i)
-    if (x.ht_written[i]) put(ht->t, static_cast<std::int64_t>(i), x.ht[i]);
-  for (std::size_t i = 0; i < x.snapshots.size(); ++i)
-    if (x.snapshots_written[i]) put(snapshots->t, static_cast<std::int64_t>(i), x.snapshots[i]);
-  if (x.input_changed)
-    for (std::size_t i = 0; i < x.q.size(); ++i) put(q->t, static_cast<std::int64_t>(i), static_cast<double>(x.q[i]));
+  store(o->t, x.o, x.o_written);
+  if (ht) store(ht->t, x.ht, x.ht_written);
+  if (!x.snapshots.empty()) store(snapshots->t, x.snapshots, x.snapshots_written);
+  if (x.input_changed) store(q->t, x.q, std::vector<char>(x.q.size(), 1));
   if (x.overrun) {
     const std::size_t width = size_of(x.io);
     std::memset(static_cast<std::byte*>(o->t.data) + o->t.byte_offset + x.o.size() * width, 0, static_cast<std::size_t>(x.overrun) * width);
