@@ -9,6 +9,7 @@
 
 #include "kernels/session.h"
 #include "reference/head.h"
+#include "reference/recurrence.h"
 #include "reference/rng.h"
 
 namespace gdn::exact {
@@ -38,8 +39,9 @@ inline Run exact_run(const std::string& text, std::uint64_t seed = 1, double res
   fill("v", p.io, {rows, p.value_heads, p.value_dim}, integer);
   const bool gated = p.rule != Rule::delta && p.rule != Rule::linear;
   std::vector<std::int64_t> gates{rows, p.value_heads};
-  if (p.rule == Rule::kda) gates.push_back(p.key_dim);
+  if (gate_per_key_channel(p.rule)) gates.push_back(p.gate_width());
   if (gated) fill("g", p.gate, gates, [&](const Random& r, std::int64_t i) { return r.below(static_cast<std::uint64_t>(i), 12) == 0 ? reset : 0.0; });
+  if (p.rule == Rule::complex_kda) fill("angle", DType::f32, gates, [](const Random&, std::int64_t) { return 0.0; });   // a cosine of 1 is exact
   if (p.rule != Rule::retention && p.rule != Rule::linear)
     fill("beta", p.beta, {rows, p.value_heads}, [](const Random& r, std::int64_t i) { return static_cast<double>(r.below(static_cast<std::uint64_t>(i), 2)); });
   if (p.initial_state) fill("h0", p.state, {p.sequences(), p.value_heads, p.key_dim, p.value_dim}, integer);
@@ -48,7 +50,7 @@ inline Run exact_run(const std::string& text, std::uint64_t seed = 1, double res
   run.inputs.emplace("cu_seqlens", std::move(cu));
   // Rows past the last sequence are nobody's.
   for (auto& [name, t] : run.inputs)
-    if (name == "q" || name == "k" || name == "v" || name == "g" || name == "beta")
+    if (name == "q" || name == "k" || name == "v" || name == "g" || name == "angle" || name == "beta")
       for (std::int64_t i = t.size() / std::max<std::int64_t>(rows, 1) * p.tokens(); i < t.size(); ++i) t.set(i, std::nan(""));
   return run;
 }
@@ -58,7 +60,7 @@ inline TensorSet expected(const Run& run) {
   const Problem& p = run.problem;
   const std::int64_t K = p.key_dim, V = p.value_dim;
   Tensor o(p.io, {p.tokens() + p.padding, p.value_heads, V}), ht(p.state, {p.sequences(), p.value_heads, K, V});
-  const bool delta = p.rule == Rule::gated_delta || p.rule == Rule::delta || p.rule == Rule::kda;
+  const bool delta = p.rule == Rule::gated_delta || p.rule == Rule::delta || gate_per_key_channel(p.rule);
   for (std::int64_t n = 0; n < p.sequences(); ++n)
     for (std::int64_t hv = 0; hv < p.value_heads; ++hv) {
       const HeadInputs in = head_inputs(run, n, hv);
@@ -68,7 +70,7 @@ inline TensorSet expected(const Run& run) {
         for (std::int64_t c = 0; c < V; ++c) {
           double r = 0, y = 0;
           for (std::int64_t d = 0; d < K; ++d) {
-            const std::size_t gate = static_cast<std::size_t>(p.rule == Rule::kda ? t * K + d : t);
+            const std::size_t gate = static_cast<std::size_t>(gate_per_key_channel(p.rule) ? t * K + d : t);
             double& s = S[static_cast<std::size_t>(d * V + c)];
             if (!in.g.empty()) s *= std::exp(static_cast<double>(in.g[gate]));
             r += s * in.k[static_cast<std::size_t>(t * K + d)];
