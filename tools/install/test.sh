@@ -16,7 +16,7 @@ program=$prefix/bin/gdn-cts
 
 build_example() {
   cp -r "$prefix/share/gdn-cts/examples/$1" "$work/$1"
-  "$cmake" -S "$work/$1" -B "$work/$1/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release "${@:2}" > "$work/$1.log" 2>&1 &&
+  "$cmake" -G Ninja -S "$work/$1" -B "$work/$1/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release "${@:2}" > "$work/$1.log" 2>&1 &&
     "$cmake" --build "$work/$1/build" >> "$work/$1.log" 2>&1 || { cat "$work/$1.log"; exit 1; }
 }
 
