@@ -36,12 +36,7 @@ std::filesystem::path generate_golden(const std::filesystem::path& dir, const Ca
       for (std::int64_t b = 0; b < batch; ++b) {
         const std::int64_t head = first + b;
         writer.put_head(i, head / HV, head % HV, truth[static_cast<std::size_t>(b)]);
-        const OracleStats& s = head_stats[static_cast<std::size_t>(b)];
-        total.elements += s.elements;
-        total.uncertified_fp64 += s.uncertified_fp64;
-        total.balls += s.balls;
-        total.multiprecision_heads += s.multiprecision_heads;
-        total.exact_heads += s.exact_heads;
+        total += head_stats[static_cast<std::size_t>(b)];
       }
       done += batch;
       if (progress) progress(static_cast<double>(done) / static_cast<double>(heads));

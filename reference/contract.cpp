@@ -237,6 +237,8 @@ Store narrowed(Store s, Format f) {
 
 const char* name(LayerPoint p) { return kLayerTexts[static_cast<std::size_t>(p)].name; }
 const char* name(Point p) { return kPointTexts[static_cast<std::size_t>(p)].name; }
+const char* meaning(LayerPoint p) { return kLayerTexts[static_cast<std::size_t>(p)].meaning; }
+const char* meaning(Point p) { return kPointTexts[static_cast<std::size_t>(p)].meaning; }
 
 std::vector<std::string> contract_presets() {
   std::vector<std::string> names;
@@ -303,7 +305,7 @@ std::string explain(const Contract& c) {
   }
   for (std::size_t i = 0; i < kPoints; ++i) {
     const auto p = static_cast<Point>(i);
-    if (uses(c, p)) std::snprintf(line, sizeof line, "  %-12s %-14s %s\n", name(p), to_string(c.points[i]).c_str(), kPointTexts[i].meaning);
+    if (uses(c, p)) std::snprintf(line, sizeof line, "  %-12s %-14s %s\n", name(p), to_string(c.points[i]).c_str(), meaning(p));
     else std::snprintf(line, sizeof line, "  %-12s %-14s not in this form\n", name(p), "-");
     text += line;
   }

@@ -47,8 +47,10 @@ enum class LayerPoint : std::uint8_t {
   count
 };
 const char* name(LayerPoint p);
+const char* meaning(LayerPoint p);                 // what is stored there, a few words
 inline constexpr std::size_t kLayerPoints = static_cast<std::size_t>(LayerPoint::count);
 const char* name(Point p);
+const char* meaning(Point p);
 inline constexpr std::size_t kPoints = static_cast<std::size_t>(Point::count);
 
 enum class Form : std::uint8_t { recurrent, chunkwise };

@@ -362,16 +362,17 @@ void count(const TruthTensor& x, OracleStats& s) {
   }
 }
 
-void add(OracleStats& to, const OracleStats& s) {
-  to.elements += s.elements;
-  to.uncertified_fp64 += s.uncertified_fp64;
-  to.balls += s.balls;
-  to.multiprecision_heads += s.multiprecision_heads;
-  to.exact_heads += s.exact_heads;
-}
-
 }  // namespace
 }  // namespace oracle_detail
+
+OracleStats& OracleStats::operator+=(const OracleStats& s) {
+  elements += s.elements;
+  uncertified_fp64 += s.uncertified_fp64;
+  balls += s.balls;
+  multiprecision_heads += s.multiprecision_heads;
+  exact_heads += s.exact_heads;
+  return *this;
+}
 
 HeadTruth oracle_head(const HeadInputs& in, OracleStats* stats) { return oracle_head(in, 0, stats); }
 
@@ -401,7 +402,7 @@ HeadTruth oracle_head(const HeadInputs& in, std::int64_t outputs, OracleStats* s
     count(truth.ht, s);
     s.multiprecision_heads = effort.multiprecision;
     s.exact_heads = effort.exact;
-    add(*stats, s);
+    *stats += s;
   }
   return truth;
 }
@@ -447,7 +448,7 @@ Truth oracle(const Run& run, OracleStats* stats, const std::function<void(double
   parallel_for(side_by_side, one);
   for (std::int64_t head = side_by_side; head < heads; ++head) one(head);
 
-  if (stats) for (const OracleStats& s : head_stats) add(*stats, s);
+  if (stats) for (const OracleStats& s : head_stats) *stats += s;
   return truth;
 }
 

@@ -32,6 +32,7 @@ bool certified(double hi, double lo, float radius, Format f);
 // balls: not certified for one of fp32, fp16, bf16. exact_heads: heads finished by exact arithmetic without multiprecision.
 struct OracleStats {
   std::int64_t elements = 0, uncertified_fp64 = 0, balls = 0, multiprecision_heads = 0, exact_heads = 0;
+  OracleStats& operator+=(const OracleStats& s);
 };
 
 // Double-double recurrence with radius; a head whose values are not certified, or whose radius exceeds

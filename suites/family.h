@@ -41,6 +41,9 @@ struct RegisterFamily { explicit RegisterFamily(const Family* f); };
 // All cases of a level, in the canonical order, with one seed each; a level holds the problems of those below. Level smoke is the least
 // set of them that catches what level ci catches, as suites/smoke.txt says; a family that the file does not name yet runs its problems.
 std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<std::string>& families = {});
+// Whether the case is made and judged beside others. Larger ones, of more than about a second of work or a quarter of a GB, come one at
+// a time and have all processors: what is in memory at once stays small.
+inline bool beside_others(const CaseId& id) { return id.problem.token_heads() < 16384; }
 Case make_case(const CaseId& id);                  // throws std::invalid_argument for an unknown family
 
 }  // namespace gdn

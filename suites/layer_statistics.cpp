@@ -2,7 +2,6 @@
 #include "suites/layer_statistics.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -17,7 +16,6 @@ namespace {
 
 using I = std::int64_t;
 constexpr I kLeast = 8;                            // elements of a stratum that is looked at
-constexpr double kRegular = 1.1;                   // as of statistics.cpp: executions to nearest must not err by more, in sigma
 constexpr const char* kMeasures[] = {"rms", "bias", "bias along the sign"};
 
 struct Sums {
@@ -129,10 +127,10 @@ LayerNull layer_null(const Contract& c, const Run& run, const Truth& truth, std:
   if (judged == 0) null.why_not = "nothing is rounded on this case";
   const double deviations = gumbel_deviations(kFamilyWiseRate / kStatisticalTests);
   for (std::size_t s = 0; s < null.names.size(); ++s) {
-    double mean = 0, squares = 0;
-    for (const auto& v : values) mean += v[s] / kNullRuns;
-    for (const auto& v : values) squares += (v[s] - mean) * (v[s] - mean);
-    null.limits.push_back(std::max(mean, null.nearest[s]) + deviations * std::sqrt(squares / (kNullRuns - 1)));
+    std::vector<double> x;
+    for (const auto& v : values) x.push_back(v[s]);
+    const Moments m = moments(x);
+    null.limits.push_back(std::max(m.mean, null.nearest[s]) + deviations * m.deviation);
     const std::string& name = null.names[s];
     if (name.rfind("rms of ", 0) == 0 && name.find(" by ") == std::string::npos && !(null.nearest[s] <= kRegular))
       null.why_not = "executions of the contract to nearest err by " + std::to_string(null.nearest[s]) + " sigma here, which is not regular";

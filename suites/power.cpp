@@ -169,12 +169,6 @@ void add_delta(const TensorSet& with, const TensorSet& without, const TensorSet&
   }
 }
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", x);
-  return text;
-}
-
 // Faults of a stage or of the layer change nothing elsewhere, nor the others anything in a stage.
 bool concerns(const Fault& f, const Problem& p) { return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : p.layer() ? kStages : -1); }
 
@@ -571,7 +565,7 @@ std::string power_table(const PowerResult& r) {
     text += line + (by.empty() ? std::string(f.equivalent() ? "EQUIVALENT" : unreached(f) ? "SURVIVES: changes nothing on these cases" : "SURVIVES") : by) + "\n";
     for (const VariantPower& v : f.variants)
       if (!f.killed() && v.measured && v.delta > 0)
-        text += "    " + v.name() + ": SNR " + number(v.snr) + ", delta " + number(v.delta) + (v.snr_case.empty() ? "" : " on " + v.snr_case) + "\n";
+        text += "    " + v.name() + ": SNR " + reports::short_number(v.snr) + ", delta " + reports::short_number(v.delta) + (v.snr_case.empty() ? "" : " on " + v.snr_case) + "\n";
   }
   for (const HarnessPower& h : r.harness) {
     std::snprintf(line, sizeof line, "%-38s %-31s %s *  ", h.name.c_str(), "harness", h.noticed.empty() ? "0/1" : "1/1");
@@ -808,7 +802,7 @@ std::string power_page(const PowerResult& r) {
     s += text;
     if (r.identified) {
       const double share = f.compared() ? static_cast<double>(f.named()) / static_cast<double>(f.compared()) : 0;
-      std::snprintf(text, sizeof text, "<td class=\"n %s\" data-k=\"%.4f\">%s</td>", share >= 0.9 ? "pass" : "warn", share, f.compared() ? (number(100 * share) + "%").c_str() : "-");
+      std::snprintf(text, sizeof text, "<td class=\"n %s\" data-k=\"%.4f\">%s</td>", share >= 0.9 ? "pass" : "warn", share, f.compared() ? (reports::short_number(100 * share) + "%").c_str() : "-");
       s += text;
     }
     for (const std::string& family : families) {

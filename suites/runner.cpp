@@ -60,6 +60,7 @@ class Turns {
     change_.wait(held, [&] { return next_ == place && !free_.empty(); });
     KernelSession* session = free_.back();
     free_.pop_back();
+    passed_.insert(place);
     advance();
     return session;
   }
@@ -67,11 +68,9 @@ class Turns {
     const std::lock_guard held(mutex_);
     if (session) free_.push_back(session);
     else passed_.insert(place);
-    if (passed_.erase(next_)) advance();
-    change_.notify_all();
+    advance();
   }
   void advance() {
-    ++next_;
     while (passed_.erase(next_)) ++next_;
     change_.notify_all();
   }
@@ -79,13 +78,9 @@ class Turns {
   std::mutex mutex_;
   std::condition_variable change_;
   std::vector<KernelSession*> free_;
-  std::set<std::size_t> passed_;                   // ended without a session, before their turn
+  std::set<std::size_t> passed_;                   // got a session or ended without, while one before them is still to come
   std::size_t next_ = 0;
 };
-
-// Cases of more token-heads are made and judged one at a time, by all processors, and the others side by side: what is in
-// memory at once stays small. A second of work, a quarter of a GB.
-constexpr double kAlone = 16384;
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
@@ -263,14 +258,6 @@ bool same_question(const Run& a, const Run& b) {
   return plain(a.problem) == plain(b.problem) && a.inputs == b.inputs;
 }
 
-void count(OracleStats& to, const OracleStats& s) {
-  to.elements += s.elements;
-  to.uncertified_fp64 += s.uncertified_fp64;
-  to.balls += s.balls;
-  to.multiprecision_heads += s.multiprecision_heads;
-  to.exact_heads += s.exact_heads;
-}
-
 }  // namespace
 
 Golden make_golden(const Case& c) {
@@ -285,7 +272,7 @@ Golden make_golden(const Case& c) {
     if (!run.truth) g.truths.emplace_back();
     else if (known < i) g.truths.push_back(g.truths[known]), stats[i] = stats[known];
     else g.truths.push_back(oracle(run, &stats[i]));
-    count(g.stats, stats[i]);
+    g.stats += stats[i];
   }
   return g;
 }
@@ -503,7 +490,7 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
   std::vector<std::size_t> order(ids.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const std::size_t together = static_cast<std::size_t>(
-      std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return ids[i].problem.token_heads() < kAlone; }) - order.begin());
+      std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return beside_others(ids[i]); }) - order.begin());
   Turns turns(std::move(sessions));
   const auto take = [&](std::size_t place) {
     const std::size_t i = order[place];

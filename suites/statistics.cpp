@@ -19,9 +19,6 @@ namespace gdn {
 namespace {
 
 constexpr int kVersion = 1;                        // of what a cache file holds
-// A contract whose own nearest execution errs by more than this many sigma is not described by sigma (a 16-bit state
-// that stagnates, for one): nothing can be said of a kernel then.
-constexpr double kRegular = 1.1;
 // Deviations of the amplitude that must fit below its limit. It is a sum of many small terms, hence normal; 6 deviations, of a
 // deviation known from 48 runs, are exceeded with a probability of 1.3e-7 (Student's t, 47 degrees of freedom).
 constexpr double kAmplitudeSpreads = 6;
@@ -227,16 +224,6 @@ Part part_of(const Contract& c, const Run& run, const Head& h, const Shape& shap
   return part;
 }
 
-struct Moments { double mean = 0, deviation = 0; };
-Moments moments(const std::vector<double>& x) {
-  Moments m;
-  for (const double v : x) m.mean += v / static_cast<double>(x.size());
-  double squares = 0;
-  for (const double v : x) squares += (v - m.mean) * (v - m.mean);
-  m.deviation = std::sqrt(squares / static_cast<double>(x.size() - 1));
-  return m;
-}
-
 // Puts a head's part into the run's tensors.
 void place(const Problem& p, const Head& h, const HeadResult& from, HeadResult& to) {
   const std::int64_t HV = p.value_heads, V = p.value_dim, first = p.offsets()[static_cast<std::size_t>(h.n)];
@@ -353,6 +340,23 @@ RunNull from_tensors(const TensorSet& t, const Contract& c, const Problem& p) {
 }  // namespace
 
 double gumbel_deviations(double p) { return (-std::log(p) - 0.57721566490153286) * std::sqrt(6.0) / M_PI; }
+
+Moments moments(const std::vector<double>& x) {
+  Moments m;
+  for (const double v : x) m.mean += v / static_cast<double>(x.size());
+  double squares = 0;
+  for (const double v : x) squares += (v - m.mean) * (v - m.mean);
+  m.deviation = std::sqrt(squares / static_cast<double>(x.size() - 1));
+  return m;
+}
+
+bool complete(const Truth& truth, const TensorSet& got) {
+  for (const auto& [name, t] : truth) {
+    const auto x = got.find(name);
+    if (x == got.end() || x->second.shape != t.shape) return false;
+  }
+  return true;
+}
 
 const std::vector<std::string>& statistic_names() {
   static const std::vector<std::string> names = [] {

@@ -28,10 +28,17 @@ namespace gdn {
 inline constexpr double kFamilyWiseRate = 1e-3;
 inline constexpr int kStatisticalTests = 2000;
 inline constexpr int kNullRuns = 48;               // executions behind a limit, beside the kSigmaRuns behind sigma
+// A contract whose own nearest execution errs by more than this many sigma is not described by sigma (a 16-bit state
+// that stagnates, for one): nothing can be said of a kernel then.
+inline constexpr double kRegular = 1.1;
 
 // Deviations above the mean that a statistic of a correct execution exceeds with probability p. Maxima over strata have the
 // tail of Gumbel's distribution, single sums of squares a lighter one: Gumbel's quantile serves all.
 double gumbel_deviations(double p);
+struct Moments { double mean = 0, deviation = 0; };
+Moments moments(const std::vector<double>& x);     // deviation: of a sample, divided by its size less one
+// Whether every output is there in its shape; what is missing is soundness' matter.
+bool complete(const Truth& truth, const TensorSet& got);
 
 // Statistics of one run's errors, in a fixed order.
 struct StatisticValues {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "reference/strand.h"
+#include "reports/text.h"
 #include "suites/signal.h"
 #include "suites/spread.h"
 #include "suites/standing.h"
@@ -78,7 +79,7 @@ struct Bound final : Check {
     if (r.failing) {
       r.status = CheckStatus::failed;
       r.message = std::to_string(r.failing) + " elements of " + std::to_string(r.judged + r.vacuous) + " beyond the bound of " +
-                  to_string(in.kernel.contract) + ", the worst by a factor of " + short_number(r.metrics["max_ratio"]) + ": " +
+                  to_string(in.kernel.contract) + ", the worst by a factor of " + reports::short_number(r.metrics["max_ratio"]) + ": " +
                   r.worst->where.tensor + ", " + to_string(r.worst->where);
       r.worst->detail = explain(in, *r.worst);
     }
@@ -86,12 +87,6 @@ struct Bound final : Check {
   }
 
  private:
-  static std::string short_number(double x) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g", x);
-    return text;
-  }
-
   static void compare(const CheckInput& in, std::size_t index, const std::string& tensor, const Tensor& got, const TruthTensor& truth,
                       CheckResult& r) {
     const Run& run = in.golden.the_case.runs[index];

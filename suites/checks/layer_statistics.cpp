@@ -1,18 +1,12 @@
 // Check `layer_statistics`: the errors of a layer that rounds hidden states or projections look like those of its contract. There the bound says little, because
 // it adds up what scatters. Limits: suites/layer_statistics.h.
-#include <cstdio>
 
+#include "reports/text.h"
 #include "suites/check.h"
 #include "suites/layer_statistics.h"
 
 namespace gdn {
 namespace {
-
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", x);
-  return text;
-}
 
 struct LayerStatistics final : Check {
   std::string name() const override { return "layer_statistics"; }
@@ -33,14 +27,9 @@ struct LayerStatistics final : Check {
     int failing = 0;
     for (std::size_t i = 0; i < in.golden.the_case.runs.size() && i < in.golden.truths.size(); ++i) {
       const Run& run = in.golden.the_case.runs[i];
-      if (!run.truth) continue;
-      bool complete = true;                        // else it is soundness' matter
-      for (const auto& [tensor, t] : in.golden.truths[i]) {
-        const auto x = in.executions[i].outputs.find(tensor);
-        complete = complete && x != in.executions[i].outputs.end() && x->second.shape == t.shape;
-      }
+      if (!run.truth || !complete(in.golden.truths[i], in.executions[i].outputs)) continue;
       const LayerNull& null = in.statistics.of_layer(i);
-      if (!complete || !null.why_not.empty()) continue;
+      if (!null.why_not.empty()) continue;
       std::int64_t judged = 0;
       const std::vector<double> values = layer_values(null, in.golden.truths[i], in.executions[i].outputs, judged);
       r.judged += judged;
@@ -50,8 +39,8 @@ struct LayerStatistics final : Check {
         const bool fails = !(values[s] <= null.limits[s]);
         failing += fails;
         if (fails && !(ratio <= closest))
-          r.message = "run " + run.name + ": taken together, the errors are not those of " + to_string(in.kernel.contract) + ": " + null.names[s] + " is " + number(values[s]) +
-                      " sigma, where its kernels stay below " + number(null.limits[s]) + " (rounding to nearest gives " + number(null.nearest[s]) + ")";
+          r.message = "run " + run.name + ": taken together, the errors are not those of " + to_string(in.kernel.contract) + ": " + null.names[s] + " is " + reports::short_number(values[s]) +
+                      " sigma, where its kernels stay below " + reports::short_number(null.limits[s]) + " (rounding to nearest gives " + reports::short_number(null.nearest[s]) + ")";
         if (!(ratio <= closest)) closest = ratio;
       }
     }

@@ -2,18 +2,12 @@
 // because what is wrong is smaller than all rounding that the contract allows together: values cut instead of rounded,
 // one point kept shorter than declared, a state rounded more often. Limits: suites/statistics.h.
 #include <cmath>
-#include <cstdio>
 
+#include "reports/text.h"
 #include "suites/check.h"
 
 namespace gdn {
 namespace {
-
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", x);
-  return text;
-}
 
 struct StatisticsCheck final : Check {
   std::string name() const override { return "statistics"; }
@@ -60,8 +54,8 @@ struct StatisticsCheck final : Check {
         ++failing;
         if (!(z > strongest)) continue;
         strongest = z;
-        worst = "taken together, the errors hold " + number(100 * a) + " % of the pattern that " + null.departures[d].name + " makes (z=" + number(z) +
-                "), which " + to_string(in.kernel.contract) + " rules out: its kernels stay below " + number(100 * null.departures[d].spread) + " %";
+        worst = "taken together, the errors hold " + reports::short_number(100 * a) + " % of the pattern that " + null.departures[d].name + " makes (z=" + reports::short_number(z) +
+                "), which " + to_string(in.kernel.contract) + " rules out: its kernels stay below " + reports::short_number(100 * null.departures[d].spread) + " %";
       }
       for (std::size_t s = 0; s < v.values.size(); ++s) {
         const double ratio = v.values[s] / null.limits[s];
@@ -73,8 +67,8 @@ struct StatisticsCheck final : Check {
         if (!(ratio <= closest)) {
           closest = ratio;
           if (strongest == 0)
-            worst = "taken together, the errors are not those of " + to_string(in.kernel.contract) + ": " + statistic_names()[s] + " is " + number(v.values[s]) +
-                    " sigma, where its kernels stay below " + number(null.limits[s]) + " (rounding to nearest gives " + number(null.nearest[s]) + ")";
+            worst = "taken together, the errors are not those of " + to_string(in.kernel.contract) + ": " + statistic_names()[s] + " is " + reports::short_number(v.values[s]) +
+                    " sigma, where its kernels stay below " + reports::short_number(null.limits[s]) + " (rounding to nearest gives " + reports::short_number(null.nearest[s]) + ")";
         }
       }
     }
@@ -88,16 +82,6 @@ struct StatisticsCheck final : Check {
       r.failing = r.judged;                        // no element by itself: all of them together
     }
     return r;
-  }
-
- private:
-  // An output that is missing or of another shape is soundness' matter.
-  static bool complete(const Truth& truth, const TensorSet& got) {
-    for (const auto& [name, t] : truth) {
-      const auto x = got.find(name);
-      if (x == got.end() || x->second.shape != t.shape) return false;
-    }
-    return true;
   }
 };
 

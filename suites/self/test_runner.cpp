@@ -1,8 +1,12 @@
 // The runner and the rule of a gate: what makes it pass, and everything that must not.
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 
+#include "reference/parallel.h"
 #include "reference/standard.h"
 #include "suites/features.h"
 #include "suites/runner.h"
@@ -95,6 +99,32 @@ TEST_CASE("a correct kernel passes a gate") {
   CHECK(k.calls > 10);
   CHECK(r.summary.find("PASS: ") == 0);
   CHECK(r.summary.find("reduced") != std::string::npos);
+}
+
+TEST_CASE("one session sees the cases in their order, one at a time, whatever the number of threads") {
+  GateOptions o;
+  o.families = {"typical", "chunk_boundary"};
+  Perfect k(kEverything);
+  std::vector<std::string> expected;
+  for (const CaseId& id : gate_cases(o, k.kernel)) {
+    REQUIRE(beside_others(id));
+    expected.push_back(case_id(make_case(id)));
+  }
+  for (const int threads : {1, 4}) {
+    const Threads limit(threads);
+    std::vector<std::string> seen;
+    std::atomic<int> inside{0};
+    bool alone = true;
+    k.spoil = [&](const Run&, const std::string& id, Execution&) {
+      alone = ++inside == 1 && alone;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));   // for another to come in
+      if (seen.empty() || seen.back() != id) seen.push_back(id);
+      --inside;
+    };
+    CHECK(gate(k, o).exit_status == 0);
+    CHECK(alone);
+    CHECK(seen == expected);
+  }
 }
 
 TEST_CASE("few dtypes and sizes are no ground to fail, in any level") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/contract_file.h"
 #include "kernels/convention.h"
@@ -151,18 +152,17 @@ std::string explain_convention(const std::string& subject) {
 }
 
 // A storage point of contracts (`S_carried`), and what every preset keeps it in.
-std::string explain_point(const std::string& subject) {
-  std::string meaning, stores;
+template <class P>
+std::string explain_point(P point) {
+  std::string stores;
   for (const std::string& preset : contract_presets()) {
-    const std::string text = explain(parse_contract(preset));   // lines of name, store, meaning, in columns
-    const std::size_t at = text.find("\n  " + subject + " ");
-    if (at == std::string::npos) return "";
-    const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
-    const std::size_t store = line.find_first_not_of(' ', 2 + subject.size()), end = line.find(' ', store), said = line.find_first_not_of(' ', end);
-    if (const std::string words = line.substr(said); words != "not in this form") meaning = words;
-    stores += fmt::format("  {:<16} {}\n", preset, line.substr(store, end - store) == "-" ? "not in this form" : line.substr(store, end - store));
+    const Contract c = parse_contract(preset);
+    bool has = true;
+    if constexpr (std::is_same_v<P, Point>) has = uses(c, point);
+    stores += fmt::format("  {:<16} {}\n", preset, has ? to_string(c.at(point)) : "not in this form");
   }
-  return fmt::format("{}: a storage point of precision contracts\n\n  {}\n\nThe presets store it in\n{}\nDeclare another format, here fp16 rounded toward zero:\n  --contract 'bf16-chunk;{}=fp16/rz'\n", subject, meaning, stores, subject);
+  return fmt::format("{0}: a storage point of precision contracts\n\n  {1}\n\nThe presets store it in\n{2}\nDeclare another format, here fp16 rounded toward zero:\n  --contract 'bf16-chunk;{0}=fp16/rz'\n",
+                     gdn::name(point), meaning(point), stores);
 }
 
 std::string explain_profile(const std::string& profile) {
@@ -287,12 +287,11 @@ struct ExplainCommand final : Command {
       s += fmt::format("{}: a key of precision contracts ({}=...), one of\n", key, key);
       for (const std::string& v : values) s += "  " + v + "\n";
     }
-    for (std::size_t i = 0; i < kPoints + kLayerPoints; ++i) {
-      const bool layer = i >= kPoints;
-      if (subject != (layer ? gdn::name(static_cast<LayerPoint>(i - kPoints)) : gdn::name(static_cast<Point>(i)))) continue;
-      s += (s.empty() ? "" : "\n") + explain_point(subject);
-      if (!layer) s += fmt::format("What it costs, point by point and format by format:\n  {} precision --study points\n", invocation());
-    }
+    for (std::size_t i = 0; i < kPoints; ++i)
+      if (const auto p = static_cast<Point>(i); subject == gdn::name(p))
+        s += (s.empty() ? "" : "\n") + explain_point(p) + fmt::format("What it costs, point by point and format by format:\n  {} precision --study points\n", invocation());
+    for (std::size_t i = 0; i < kLayerPoints; ++i)
+      if (const auto p = static_cast<LayerPoint>(i); subject == gdn::name(p)) s += (s.empty() ? "" : "\n") + explain_point(p);
     s += explain_profile(subject);
     s += explain_convention(subject);
     if (s.empty()) throw Usage(fmt::format("nothing is called '{}'; `gdn-cts list` prints what there is", subject.substr(0, 200)));

@@ -153,16 +153,11 @@ struct GenerateCommand final : Command {
         const std::lock_guard held(mutex);
         last = file;
         bytes += std::filesystem::file_size(file);
-        sum.elements += s.elements;
-        sum.uncertified_fp64 += s.uncertified_fp64;
-        sum.balls += s.balls;
-        sum.multiprecision_heads += s.multiprecision_heads;
-        sum.exact_heads += s.exact_heads;
+        sum += s;
         progress.at(++done, count, id);
       };
       // Small cases side by side, large ones head by head on all processors.
-      const auto small = [](const CaseId& id) { return id.problem.token_heads() < 16384; };
-      const auto large = std::stable_partition(ids.begin(), ids.end(), small);
+      const auto large = std::stable_partition(ids.begin(), ids.end(), beside_others);
       std::atomic<bool> broken{false};             // a full disk, say: no further case is begun
       parallel_for(large - ids.begin(), [&](std::int64_t i) {
         if (broken) return;
