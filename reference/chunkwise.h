@@ -8,6 +8,8 @@
 //   static constexpr bool kGateProducts         decays as products of e^g (exact kind) instead of e^(G_i - G_j)
 //   Real exp(Real x)                            x <= 0 or NaN, -inf included
 //   bool starts_anew(double g)                  reset_safe sums start again after such a gate
+//   static constexpr bool kChained              a product goes term by term onto what it is added to, not as a whole: more roundings at
+//                                               the size of the sum. Kernels do either (matrix units accumulate onto an operand)
 //   Real sum(Real a, Real b)                    one addition of a gate sum (not with kGateProducts)
 //   void store(Point, Real* x, count)           rounds in place
 //   void accumulate(Real* c, const Real* a, stride_a, const Real* b, stride_b, terms, width)
@@ -341,9 +343,21 @@ class Chunkwise {
     p_.store(Point::W, w_.data(), n * K_);
   }
 
+  // x <- x - a b, with x [width] and b [terms,width].
+  void subtract_product(Real* x, const Real* a, const Real* b, Index terms, Index width) {
+    for (int side = 0; side < 2; ++side) {
+      for (Index j = 0; j < width; ++j) x[j] = Real(0) - x[j];
+      if (side == 0) p_.accumulate(x, a, 1, b, width, terms, width);
+    }
+  }
+
   // vn_ = U - W S.
   void subtract(Index n) {
     for (Index i = 0; i < n; ++i) {
+      if constexpr (Policy::kChained) {
+        subtract_product(&vn_[size(i * V_)], &w_[size(i * K_)], sop_.data(), K_, V_);
+        continue;
+      }
       row(&b_[size(i * V_)], &w_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
       for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = vn_[size(i * V_ + j)] - b_[size(i * V_ + j)];
     }
@@ -357,8 +371,13 @@ class Chunkwise {
       subtract(n);
     } else {
       for (Index i = 0; i < n; ++i) {
-        if (gates_ > 1)
-          for (Index d = 0; d < K_; ++d) w_[size(i * K_ + d)] = k_[size(i * K_ + d)] * first_[at(i, d)];
+        if (gates_ > 1 || Policy::kChained)
+          for (Index d = 0; d < K_; ++d) w_[size(i * K_ + d)] = k_[size(i * K_ + d)] * first_[at(i, gates_ == 1 ? 0 : d)];
+        if constexpr (Policy::kChained) {
+          std::copy_n(&v_[size(i * V_)], V_, &b_[size(i * V_)]);
+          subtract_product(&b_[size(i * V_)], &w_[size(i * K_)], sop_.data(), K_, V_);
+          continue;
+        }
         row(&b_[size(i * V_)], gates_ > 1 ? &w_[size(i * K_)] : &k_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
         for (Index j = 0; j < V_; ++j) {
           Real& x = b_[size(i * V_ + j)];
@@ -399,8 +418,15 @@ class Chunkwise {
     for (Index i = 0; i < n; ++i) {
       Real *o1 = &o1_[size(i * V_)], *o2 = &o2_[size(i * V_)];
       row(o1, &q_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
-      row(o2, &qk_[size(i * n)], 1, vno_.data(), V_, i + 1, V_);
-      for (Index j = 0; j < V_; ++j) o1[j] = scale * ((scaled_q_ ? o1[j] : first_[size(i)] * o1[j]) + o2[j]);
+      if (!scaled_q_)
+        for (Index j = 0; j < V_; ++j) o1[j] = first_[size(i)] * o1[j];
+      if constexpr (Policy::kChained) {
+        p_.accumulate(o1, &qk_[size(i * n)], 1, vno_.data(), V_, i + 1, V_);
+        for (Index j = 0; j < V_; ++j) o1[j] = scale * o1[j];
+      } else {
+        row(o2, &qk_[size(i * n)], 1, vno_.data(), V_, i + 1, V_);
+        for (Index j = 0; j < V_; ++j) o1[j] = scale * (o1[j] + o2[j]);
+      }
       p_.store(Point::out, o1, V_);
       sink(t + i, static_cast<const Real*>(o1));
     }
@@ -417,8 +443,13 @@ class Chunkwise {
     for (Index d = 0; d < K_; ++d) {
       Real *s = state + d * V_, *added = o1_.data();
       const Real end = first_[at(n - 1, gates_ == 1 ? 0 : d)];
-      row(added, &ks_[size(d)], K_, vns_.data(), V_, n, V_);
-      for (Index j = 0; j < V_; ++j) s[j] = end * s[j] + added[j];
+      if constexpr (Policy::kChained) {
+        for (Index j = 0; j < V_; ++j) s[j] = end * s[j];
+        p_.accumulate(s, &ks_[size(d)], K_, vns_.data(), V_, n, V_);
+      } else {
+        row(added, &ks_[size(d)], K_, vns_.data(), V_, n, V_);
+        for (Index j = 0; j < V_; ++j) s[j] = end * s[j] + added[j];
+      }
     }
   }
 
@@ -438,7 +469,7 @@ class Chunkwise {
 template <class N>
 struct ExactPolicy {
   using Real = N;
-  static constexpr bool kGateProducts = true;
+  static constexpr bool kGateProducts = true, kChained = false;
   N exp(const N& x) const {
     using std::exp;
     return exp(x);

@@ -61,7 +61,7 @@ template <class R>
 class Nearest {
  public:
   using Real = R;
-  static constexpr bool kGateProducts = false;
+  static constexpr bool kGateProducts = false, kChained = false;
   Nearest(const Contract& c, std::uint64_t seed, double exp_bias)
       : stores_(c, seed), tensor_core_(c.accumulator == Accumulator::tensor_core), fma_(c.fma), exp_(1 + exp_bias) {}
   Real exp(Real x) const { return x == Real(0) ? Real(1) : static_cast<Real>(std::min(exp_portable(static_cast<double>(x)) * exp_, 1.0)); }
@@ -89,7 +89,7 @@ class Nearest {
 class Stochastic {
  public:
   using Real = double;
-  static constexpr bool kGateProducts = false;
+  static constexpr bool kGateProducts = false, kChained = true;   // the noisier way
   Stochastic(const Contract& c, std::uint64_t seed, double exp_bias) : c_(c), random_(seed), fp64_(c.accumulator == Accumulator::fp64),
       exp_(1 + exp_bias), u_(fp64_ ? 0x1p-53 : c.accumulator == Accumulator::tensor_core ? 0x1p-23 : 0x1p-24) {}
   double exp(double x) const { return x == 0 ? 1 : std::min(exp_portable(x) * exp_, 1.0); }
@@ -192,9 +192,9 @@ void recurrent(const Contract& c, const HeadInputs& in, Policy& policy, std::int
       }
     }
     if (delta) {
-      std::fill(o.begin(), o.end(), Real(0));
+      for (std::size_t j = 0; j < V; ++j) o[j] = Policy::kChained ? Real(0) - y[j] : Real(0);
       policy.accumulate(o.data(), k.data(), 1, state_operand(), vwidth, kwidth, vwidth);
-      for (std::size_t j = 0; j < V; ++j) y[j] = y[j] - o[j];
+      for (std::size_t j = 0; j < V; ++j) y[j] = Policy::kChained ? Real(0) - o[j] : y[j] - o[j];
     }
     for (std::size_t j = 0; j < V; ++j) y[j] = beta * y[j];
     policy.store(Point::Vn_s, y.data(), vwidth);
