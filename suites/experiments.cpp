@@ -401,7 +401,7 @@ Experiment hybrid_paths() {
   Experiment e{"hybrid_paths", "Decode, prefill and resume through a hybrid stack",
                "12 tokens through [L,L,L,F], each layer added to what goes into it: in one call, cut at every token (the worst of all cuts), and token by token. How many of the 288 final hidden states are other numbers than those of the one "
                "call; the greatest error against the certified result of the whole stack; and, layer by layer on the hidden states that it really had, the greatest error beside the rounding-error bound of fp32 and a sum in fp32.",
-               "path", {"other numbers", "greatest error", "layer 1, error / bound", "layer 2", "layer 3", "attention"}, {}, 3, "", "", false};
+               "path", {"other numbers", "greatest error", "layer 1, error / bound", "layer 2", "layer 3", "attention"}, {}, 3, "", "", false, true};
   const Stack stack = drawn_stack(parse_problem(kStackProblem), 3, 2, 8, 1);
   const I T = stack.problem.tokens();
   const TruthTensor truth = stack_oracle(stack).back();

@@ -22,6 +22,7 @@ struct Experiment {
   // Curves, where there is something to draw, the rows along x.
   std::string x, y;                                // what the axes say; empty: a table alone
   bool log_y = false;
+  bool significant = false;                        // digits counts significant ones: values of many sizes in one table
 
   // The value in the row with that label; throws std::out_of_range.
   double at(const std::string& row, const std::string& column) const;

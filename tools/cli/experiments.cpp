@@ -17,6 +17,7 @@ namespace gdn::cli {
 namespace {
 
 std::string number(const Experiment& e, double x) {
+  if (e.significant) return fmt::format("{:.{}g}", x, e.digits);
   if (x != 0 && (std::fabs(x) < 1e-4 || std::fabs(x) >= 1e7)) return fmt::format("{:.2e}", x);
   return fmt::format("{:.{}f}", x == 0 ? 0.0 : x, e.digits);
 }
