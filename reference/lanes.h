@@ -95,6 +95,31 @@ struct NoisyProducts {
   }
 };
 
+// Products of one row with kTokens vectors side by side, x [n,kTokens]: sums and the squares of their partial sums.
+struct NoisyRow {
+  static constexpr Index kTokens = 8;
+  GDN_BODY run(const double* x, const float* w, Index n, double* __restrict sums, double* __restrict squares) {
+    double s[kTokens] = {}, q[kTokens] = {};
+    for (Index i = 0; i < n; ++i) {
+      const double b = static_cast<double>(w[i]);
+      for (Index j = 0; j < kTokens; ++j) {
+        s[j] += x[i * kTokens + j] * b;
+        q[j] += s[j] * s[j];
+      }
+    }
+    for (Index j = 0; j < kTokens; ++j) sums[j] = s[j], squares[j] = q[j];
+  }
+};
+// The sums alone, in fp32 to nearest.
+struct RoundedRow {
+  GDN_BODY run(const double* x, const float* w, Index n, double* __restrict sums) {
+    float s[NoisyRow::kTokens] = {};
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < NoisyRow::kTokens; ++j) s[j] += static_cast<float>(x[i * NoisyRow::kTokens + j]) * w[i];
+    for (Index j = 0; j < NoisyRow::kTokens; ++j) sums[j] = static_cast<double>(s[j]);
+  }
+};
+
 // x[j] *= a.
 template <class Real>
 struct Scale {

@@ -8,6 +8,7 @@
 #include "reference/bound.h"
 #include "reference/exp.h"
 #include "reference/gates.h"
+#include "reference/lanes.h"
 #include "reference/layer_pass.h"
 #include "reference/random32.h"
 #include "reference/simulate.h"
@@ -34,6 +35,7 @@ inline HeadInputs as_inputs(const auto& h, auto value) {
 // Exact value in double beside a bound r of what the kernel's differs from it.
 struct Budget {
   static constexpr bool kOrdered = false;
+  static constexpr I kTokens = 1;
   struct N {
     double v = 0, r = 0;
   };
@@ -74,6 +76,7 @@ struct Budget {
     const double terms = static_cast<double>(n) * sum, gamma = terms < 0.5 ? terms / (1 - terms) : kInfinity;
     return {v, no_nan(r + gamma * (size + r) + (size > 0 ? static_cast<double>(n) * tiny : 0))};
   }
+  void dots(const N* x, const float* w, I n, I, N* out) const { *out = dot(x, w, n); }
   N times(const N& a, const N& b) const {
     const double r = std::fabs(a.v) * b.r + std::fabs(b.v) * a.r + a.r * b.r, v = a.v * b.v;
     return {v, v == 0 && r == 0 ? 0 : no_nan(r + u * (std::fabs(v) + r) + tiny)};
@@ -198,15 +201,17 @@ template <SimulationMode mode>
 struct Carried {
   using N = double;
   static constexpr bool kStochastic = mode == SimulationMode::stochastic, kOrdered = kStochastic;
+  static constexpr I kTokens = lanes::NoisyRow::kTokens;   // a sum waits for itself, so several go side by side, and weights are read once for all
   const Contract& c;
   const Store a;
+  const bool fp32;                                 // the arithmetic is plain fp32
   const std::uint64_t seed;
   mutable Random32 random;
-  Carried(const Contract& contract, std::uint64_t s) : c(contract), a(arithmetic(contract)), seed(s), random(s) {}
+  Carried(const Contract& contract, std::uint64_t s) : c(contract), a(arithmetic(contract)), fp32(a == Store{}), seed(s), random(s) {}
   double round(double x, Store s) const {
     if (!kStochastic || s.format == Format::fp64) return round_to(x, s);
     s.rounding = Rounding::stochastic;
-    return round_to(x, s, std::uint64_t{*random.next(1)} << 32);
+    return round_to(x, s, std::uint64_t{random.one()} << 32);
   }
   double op(double x) const { return round(x, a); }
   static N input(double x) { return x; }
@@ -222,13 +227,28 @@ struct Carried {
       s = kStochastic ? s + term(i) : op(s + op(term(i)));
       squares += s * s;
     }
-    if (!kStochastic) return s;
+    return kStochastic ? noisy(s, squares) : s;
+  }
+  // A sum with the noise of its additions; squares: of all partial sums.
+  N noisy(double s, double squares) const {
     // A normal deviate from four 8-bit uniforms: mean 510, variance 4 (2^16 - 1) / 12.
     const double u = c.accumulator == Accumulator::tensor_core ? 0x1p-23 : unit_roundoff(a);
-    const std::uint32_t r = *random.next(1);
+    const std::uint32_t r = random.one();
     const auto bytes = static_cast<std::int32_t>((r & 255) + (r >> 8 & 255) + (r >> 16 & 255) + (r >> 24)) - 510;
     const double noise = u / std::sqrt(3.0 * 4 * 65535 / 12) * static_cast<double>(bytes) * std::sqrt(squares);
     return s + (noise - noise == 0 ? noise : 0);
+  }
+  void dots(const N* x, const float* w, I n, I count, N* out) const {
+    double s[kTokens] = {}, squares[kTokens] = {};
+    if (kStochastic) {
+      lanes::run<lanes::NoisyRow>(x, w, n, s, squares);
+    } else if (fp32) {                             // operands are fp32 numbers then, and double rounding of their products and sums is that of fp32
+      lanes::run<lanes::RoundedRow>(x, w, n, s);
+    } else {
+      for (I i = 0; i < n; ++i)
+        for (I j = 0; j < count; ++j) s[j] = op(s[j] + op(x[i * kTokens + j] * static_cast<double>(w[i])));
+    }
+    for (I j = 0; j < count; ++j) out[j] = kStochastic ? noisy(s[j], squares[j]) : s[j];
   }
   N dot(const N* x, const float* w, I n) const {
     return sum(n, [&](I i) { return x[i] * static_cast<double>(w[i]); });
@@ -247,7 +267,7 @@ struct Carried {
   N silu(N x) const { return op(x * sigmoid(x)); }
   N gate(N x, float A_log, float dt_bias) const { return op(raw_gate(narrow(x), A_log, dt_bias).hi); }
   void head(LayerHead<N>& h) const {
-    const std::uint64_t own = kStochastic ? philox(seed, hash_name("rule"), *random.next(1)) : 1;
+    const std::uint64_t own = kStochastic ? philox(seed, hash_name("rule"), random.one()) : 1;
     const HeadResult r = simulate(c, as_inputs(h, [](double x) { return x; }), mode, own, h.cuts);
     h.o = r.o;
     h.S = r.ht;

@@ -26,6 +26,7 @@ inline constexpr double kWiden = 1 + 1e-10;
 
 struct Certified {
   static constexpr bool kOrdered = false;
+  static constexpr I kTokens = 1;
   struct N {
     DD<double> v{0, 0};
     double r = 0;
@@ -57,6 +58,7 @@ struct Certified {
     const double terms = static_cast<double>(n) + 2;
     return {fast_two_sum(s[0], low[0]), (4 * terms * terms * kU2 * sum[0] + r[0]) * kWiden + (sum[0] > 0 ? kTiny : 0)};
   }
+  static void dots(const N* x, const float* w, I n, I, N* out) { *out = dot(x, w, n); }
   static N times(const N& a, const N& b) {
     const DD<double> p = mul(a.v, b.v);
     return {p, (size(a) * b.r + size(b) * a.r + a.r * b.r + 5 * kU2 * std::fabs(p.hi)) * kWiden + (p.hi == 0 ? 0 : kTiny)};

@@ -2,6 +2,7 @@
 //   N                                       a number (with its radius, where there is one)
 //   N input(double)                         stored data
 //   N dot(const N* x, const float* w, n)    sum of products, in any order
+//   static constexpr I kTokens; void dots(const N* x, const float* w, n, count, N* out)   the same for `count` of kTokens tokens side by side, x [n,kTokens]
 //   N silu(N), sigmoid(N)
 //   N gate(N a, float A_log, float dt_bias) -exp(A_log) softplus(a + dt_bias)
 //   N inverse_root(const N* x, n, bool mean, double eps)   1 / sqrt(sum or mean of x^2 + eps);  N inverse_length(x, n, eps)   1 / max(|x|, eps)
@@ -11,6 +12,7 @@
 //   void head(LayerHead<N>&)                the rule over the tokens of one head
 //   static constexpr bool kOrdered          whether it must be called in one order, on one thread
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -74,18 +76,26 @@ class LayerPass {
     o_.resize(at(T * Z));
     y.resize(at(T * D));
     const Tensor& x = run_.inputs.at("x");
-    each<kOrdered>(T, [&](I t) {
-      std::vector<N> u(at(D));
-      for (I i = 0; i < D; ++i) u[at(i)] = hidden ? (*hidden)[at(t * D + i)] : a_.input(x.at(t * D + i));
-      const N scale = a_.inverse_root(u.data(), D, true, kLayerEps);
-      for (I i = 0; i < D; ++i) u[at(i)] = a_.store(LayerPoint::x_norm, a_.weighted(a_.times(u[at(i)], scale), w_.norm_in[at(i)]));
-      const auto project = [&](const std::vector<float>& w, I row) { return a_.store(LayerPoint::proj, a_.dot(u.data(), &w[at(row * D)], D)); };
-      for (I i = 0; i < C_; ++i) m_[at(t * C_ + i)] = project(w_.qkv, i);
-      for (I i = 0; i < Z; ++i) z_[at(t * Z + i)] = project(w_.z, i);
-      for (I h = 0; h < HV; ++h) {
-        g_[at(t * HV + h)] = a_.gate(project(w_.a, h), w_.A_log[at(h)], w_.dt_bias[at(h)]);
-        beta_[at(t * HV + h)] = a_.sigmoid(project(w_.b, h));
+    constexpr I B = A::kTokens;
+    each<kOrdered>((T + B - 1) / B, [&](I block) {
+      const I t0 = block * B, count = std::min(B, T - t0);
+      std::vector<N> u(at(D * B)), row(at(D));
+      for (I j = 0; j < count; ++j) {
+        for (I i = 0; i < D; ++i) row[at(i)] = hidden ? (*hidden)[at((t0 + j) * D + i)] : a_.input(x.at((t0 + j) * D + i));
+        const N scale = a_.inverse_root(row.data(), D, true, kLayerEps);
+        for (I i = 0; i < D; ++i) u[at(i * B + j)] = a_.store(LayerPoint::x_norm, a_.weighted(a_.times(row[at(i)], scale), w_.norm_in[at(i)]));
       }
+      const auto project = [&](const std::vector<float>& w, I rows, auto put) {
+        N out[B];
+        for (I r = 0; r < rows; ++r) {
+          a_.dots(u.data(), &w[at(r * D)], D, count, out);
+          for (I j = 0; j < count; ++j) put(t0 + j, r, a_.store(LayerPoint::proj, out[j]));
+        }
+      };
+      project(w_.qkv, C_, [&](I t, I r, const N& v) { m_[at(t * C_ + r)] = v; });
+      project(w_.z, Z, [&](I t, I r, const N& v) { z_[at(t * Z + r)] = v; });
+      project(w_.a, HV, [&](I t, I r, const N& v) { g_[at(t * HV + r)] = a_.gate(v, w_.A_log[at(r)], w_.dt_bias[at(r)]); });
+      project(w_.b, HV, [&](I t, I r, const N& v) { beta_[at(t * HV + r)] = a_.sigmoid(v); });
     });
     const auto offsets = p_.offsets(), cuts = p_.cuts();
     conv_state.resize(at(p_.sequences() * C_ * (W - 1)));
@@ -115,20 +125,25 @@ class LayerPass {
       });
     }
     heads(offsets);
-    each<kOrdered>(T, [&](I t) {
-      const I V = p_.value_dim;
-      std::vector<N> row(at(Z));
-      for (I h = 0; h < HV; ++h) {
-        N* o = &o_[at((t * HV + h) * V)];
-        const N scale = a_.inverse_root(o, V, true, kLayerEps);
-        for (I i = 0; i < V; ++i) {
-          N normal = a_.times(o[i], scale);
-          a_.cap(normal, std::sqrt(static_cast<double>(V)));
-          normal = a_.store(LayerPoint::normal, normal);
-          row[at(h * V + i)] = a_.store(LayerPoint::normed, a_.times(a_.weighted(normal, w_.norm[at(i)]), a_.silu(z_[at((t * HV + h) * V + i)])));
+    each<kOrdered>((T + B - 1) / B, [&](I block) {
+      const I t0 = block * B, count = std::min(B, T - t0), V = p_.value_dim;
+      std::vector<N> rows(at(Z * B));
+      for (I j = 0; j < count; ++j)
+        for (I h = 0; h < HV; ++h) {
+          const I first = ((t0 + j) * HV + h) * V;
+          const N scale = a_.inverse_root(&o_[at(first)], V, true, kLayerEps);
+          for (I i = 0; i < V; ++i) {
+            N normal = a_.times(o_[at(first + i)], scale);
+            a_.cap(normal, std::sqrt(static_cast<double>(V)));
+            normal = a_.store(LayerPoint::normal, normal);
+            rows[at((h * V + i) * B + j)] = a_.store(LayerPoint::normed, a_.times(a_.weighted(normal, w_.norm[at(i)]), a_.silu(z_[at(first + i)])));
+          }
         }
+      N out[B];
+      for (I i = 0; i < D; ++i) {
+        a_.dots(rows.data(), &w_.out[at(i * Z)], Z, count, out);
+        for (I j = 0; j < count; ++j) y[at((t0 + j) * D + i)] = a_.result(out[j]);
       }
-      for (I i = 0; i < D; ++i) y[at(t * D + i)] = a_.result(a_.dot(row.data(), &w_.out[at(i * Z)], Z));
     });
   }
 

@@ -21,11 +21,20 @@ class Random32 {
     lanes::run<lanes::Xoshiro>(s_, buffer_.data(), groups);
     return buffer_.data();
   }
+  std::uint32_t one() {                            // the next number, out of a whole group
+    if (left_ == 0) {
+      one_ = next(lanes::Xoshiro::kLanes);
+      left_ = lanes::Xoshiro::kLanes;
+    }
+    return one_[--left_];
+  }
 
  private:
   static constexpr std::uint64_t kSize = 4 * lanes::Xoshiro::kLanes;
   std::uint32_t s_[kSize];
   std::vector<std::uint32_t> buffer_;
+  const std::uint32_t* one_ = nullptr;             // the rest of the group of one(), which next() overwrites: a stream is drawn by one of the two
+  std::int64_t left_ = 0;
 };
 
 }  // namespace gdn

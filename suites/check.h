@@ -120,6 +120,8 @@ bool any_relation(const CheckInput& in);
 // Why the statistical check says nothing of this case, one line; empty where it judges some run.
 std::string no_statistics(const CheckInput& in);
 std::string no_layer_statistics(const CheckInput& in);   // the same of layers
+// Whether a run of a layer is judged by the size of its errors: its contract scatters, or its bound exceeds the signal in more than half of its elements.
+bool judged_by_size(const CheckInput& in, std::size_t run);
 
 // chunk: rows per chunk of the kernel's contract, counted from the start of the call that the token is in; 1: no chunks. Of a
 // stage the problem's chunks count.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "golden/store.h"
 #include "reference/layer.h"
 #include "reference/parallel.h"
 #include "reference/rng.h"
@@ -34,6 +35,18 @@ std::vector<Strata> strata(const TruthTensor& t) {
   if (t.shape.size() == 4) all.push_back({" by head", t.shape[1], t.shape[2] * t.shape[3], t.shape[1]});
   return all;
 }
+
+std::vector<std::string> names_of(const Truth& truth) {
+  std::vector<std::string> names;
+  for (const auto& [name, t] : truth) {
+    names.push_back("greatest error of " + name);
+    for (const Strata& s : strata(t))
+      for (const char* m : kMeasures) names.push_back(std::string(m) + " of " + name + s.name);
+  }
+  return names;
+}
+
+double kept(double x) { return round_to(x, Store{}); }         // see statistics.cpp
 
 bool decides(const TruthTensor& t, std::size_t i) { return std::isfinite(t.radius[i]) && std::isfinite(t.hi[i]); }
 
@@ -85,6 +98,7 @@ std::vector<double> layer_values(const LayerNull& null, const Truth& truth, cons
 
 LayerNull layer_null(const Contract& c, const Run& run, const Truth& truth, std::uint64_t seed) {
   LayerNull null;
+  null.names = names_of(truth);
   std::vector<TensorSet> executions(kSigmaRuns + kNullRuns);
   TensorSet nearest;
   parallel_for(static_cast<I>(executions.size()) + 1, [&](I i) {
@@ -95,9 +109,6 @@ LayerNull layer_null(const Contract& c, const Run& run, const Truth& truth, std:
   for (const auto& [name, t] : truth) {
     const I width = t.shape.back(), size = static_cast<I>(t.hi.size());
     std::vector<double>& sigma = null.sigma[name] = std::vector<double>(static_cast<std::size_t>(size), 0.0);
-    null.names.push_back("greatest error of " + name);
-    for (const Strata& s : strata(t))
-      for (const char* m : kMeasures) null.names.push_back(std::string(m) + " of " + name + s.name);
     for (I row = 0; row < size; row += width) {
       double mean_variance = 0;
       for (I i = row; i < row + width; ++i) {
@@ -111,7 +122,7 @@ LayerNull layer_null(const Contract& c, const Run& run, const Truth& truth, std:
       }
       for (I i = row; i < row + width; ++i) {
         double& x = sigma[static_cast<std::size_t>(i)];
-        x = std::sqrt(0.7 * x + 0.3 * mean_variance);
+        x = kept(std::sqrt(0.7 * x + 0.3 * mean_variance));
       }
     }
   }
@@ -130,11 +141,41 @@ LayerNull layer_null(const Contract& c, const Run& run, const Truth& truth, std:
     std::vector<double> x;
     for (const auto& v : values) x.push_back(v[s]);
     const Moments m = moments(x);
-    null.limits.push_back(std::max(m.mean, null.nearest[s]) + deviations * m.deviation);
+    null.limits.push_back(kept(std::max(m.mean, null.nearest[s]) + deviations * m.deviation));
+    null.nearest[s] = kept(null.nearest[s]);
     const std::string& name = null.names[s];
     if (name.rfind("rms of ", 0) == 0 && name.find(" by ") == std::string::npos && !(null.nearest[s] <= kRegular))
       null.why_not = "executions of the contract to nearest err by " + std::to_string(null.nearest[s]) + " sigma here, which is not regular";
   }
+  return null;
+}
+
+TensorSet to_tensors(const LayerNull& null, const Truth& truth) {
+  TensorSet t;
+  const auto put = [&](const std::string& name, const std::vector<I>& shape, const std::vector<double>& values) {
+    Tensor x(DType::f32, shape);
+    for (I i = 0; i < x.size(); ++i) x.set(i, values[static_cast<std::size_t>(i)]);
+    t.emplace(name, std::move(x));
+  };
+  for (const auto& [name, sigma] : null.sigma) put("sigma_" + name, truth.at(name).shape, sigma);
+  put("limits", {static_cast<I>(null.limits.size())}, null.limits);
+  put("nearest", {static_cast<I>(null.nearest.size())}, null.nearest);
+  return t;
+}
+
+LayerNull from_tensors(const TensorSet& tensors, const Truth& truth) {
+  LayerNull null;
+  null.names = names_of(truth);
+  const auto get = [&](const std::string& name, std::size_t size) {
+    const auto x = tensors.find(name);
+    if (x == tensors.end() || static_cast<std::size_t>(x->second.size()) != size) throw BadInput(name + " is missing or has the wrong size");
+    std::vector<double> values(size);
+    for (std::size_t i = 0; i < size; ++i) values[i] = x->second.at(static_cast<I>(i));
+    return values;
+  };
+  for (const auto& [name, t] : truth) null.sigma[name] = get("sigma_" + name, t.hi.size());
+  null.limits = get("limits", null.names.size());
+  null.nearest = get("nearest", null.names.size());
   return null;
 }
 

@@ -418,8 +418,26 @@ const RunNull& Statistics::of_run(std::size_t index) const {
 const LayerNull& Statistics::of_layer(std::size_t index) const {
   const std::lock_guard<std::mutex> held(s_->mutex);
   std::unique_ptr<LayerNull>& null = s_->layers[index];
+  if (null) return *null;
   const Case& c = s_->golden.the_case;
-  if (!null) null = std::make_unique<LayerNull>(layer_null(for_problem(s_->contract, c.runs[index].problem), c.runs[index], s_->golden.truths[index], c.seed));
+  const Run& run = c.runs[index];
+  const Truth& truth = s_->golden.truths[index];
+  const Contract narrowed = for_problem(s_->contract, run.problem);
+  const std::filesystem::path file = s_->cache.empty() ? std::filesystem::path() : s_->file(index, narrowed);
+  if (!file.empty() && std::filesystem::exists(file)) {
+    try {
+      null = std::make_unique<LayerNull>(from_tensors(read_tensors(file), truth));
+      return *null;
+    } catch (const BadInput&) {                    // damaged: made and written again
+    }
+  }
+  const auto start = std::chrono::steady_clock::now();
+  null = std::make_unique<LayerNull>(layer_null(narrowed, run, truth, c.seed));
+  null->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!file.empty() && null->why_not.empty()) {
+    std::filesystem::create_directories(s_->cache);
+    write_tensors(file, case_id(c), run.problem, to_tensors(*null, truth));
+  }
   return *null;
 }
 
