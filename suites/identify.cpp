@@ -15,6 +15,7 @@
 
 #include "kernels/faulty/faults.h"
 #include "reference/parallel.h"
+#include "reference/recurrence.h"
 #include "reference/rng.h"
 #include "reference/sigma.h"
 #include "reference/simulate.h"
@@ -212,7 +213,7 @@ struct Suspect {
 std::vector<Suspect> suspects_of(const Case& c, const std::vector<Convention>& conventions) {
   std::vector<Suspect> all;
   for (const Fault& f : fault_bank())
-    if (f.stage < 0) all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }, {}});
+    if (concerns(f, c.problem)) all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }, {}});
   for (const Convention& declared : conventions)
     for (const ConventionChange& real : neighbours(declared)) {
       const auto results = [&c, declared, real](Form form) {
@@ -568,9 +569,10 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     return all;
   }
   double token_heads = 0;
+  const bool channels = gate_per_key_channel(c.problem.rule);
   for (const Run& run : c.runs) {
     token_heads += run.problem.token_heads();
-    if (run.problem.rule == Rule::gated_delta || run.problem.rule == Rule::delta) continue;
+    if (run.problem.rule == Rule::gated_delta || run.problem.rule == Rule::delta || (channels && gate_per_key_channel(run.problem.rule))) continue;
     for (Identification& id : all) id.why_not = std::string("the faults know no rule '") + name(run.problem.rule) + "'";
     return all;
   }
@@ -580,6 +582,10 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   for (const Block& b : layout.blocks) elements += b.size;
   if (pool && elements > kPool) {
     for (Identification& id : all) id.why_not = "the pool is too large to compare; gdn-cts minimize finds a smaller case";
+    return all;
+  }
+  if (channels && token_heads > kWhole) {
+    for (Identification& id : all) id.why_not = "a case with gates per key channel is too large to compare; gdn-cts minimize finds a smaller one";
     return all;
   }
   if (token_heads > kWhole && !pool && !layout.blocks.empty()) {
@@ -616,7 +622,7 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   const std::vector<Suspect> suspects = suspects_of(c, conventions);
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
     // Where a suspect does not exist in the form of a result, what it does in the other form is compared.
-    if (pool && form != Form::recurrent) continue; // states in a pool are there in the recurrent form alone
+    if ((pool || channels) && form != Form::recurrent) continue;   // states in a pool and gates per key channel are there in the recurrent form alone
     const auto concerns = [&](const Suspect& s, const Result& r) {
       if (s.declared && *s.declared != r.in->kernel.convention) return false;
       return r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form));

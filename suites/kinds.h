@@ -39,6 +39,8 @@ inline constexpr Kind kKinds[] = {
     {"gate-tiny-lost", "gates", false, "a small decay becomes exactly 1, or a large one exactly 0 too early"},
     {"gate-reset-lost", "gates", false, "a reset (g=-1000) does not erase the state, or erases the token's own write too"},
     {"gate-anchored-late", "gates", true, "an exponent is anchored on a later row, so that a future gate changes past outputs"},
+    {"channel-gate-wrong", "gates", true, "a key channel decays by the gate of another channel or of another head"},
+    {"complex-turn-wrong", "gates", true, "a complex channel is turned the other way, not at all, or with another partner"},
     {"gate-positive", "gates", false, "g > 0 is accepted silently"},
     {"raw-gate-overflow", "raw gates", false, "log(1+e^x) or exp(A_log) overflows"},
     {"raw-gate-underflow", "raw gates", false, "log(1+e^x) becomes 0 for negative x, so that the decay vanishes"},

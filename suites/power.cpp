@@ -169,8 +169,6 @@ void add_delta(const TensorSet& with, const TensorSet& without, const TensorSet&
   }
 }
 
-// Faults of a stage or of the layer change nothing elsewhere, nor the others anything in a stage.
-bool concerns(const Fault& f, const Problem& p) { return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : p.layer() ? kStages : -1); }
 
 // Measured, and no number differs from the exact one.
 bool unreached(const FaultPower& f) {

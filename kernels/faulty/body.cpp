@@ -78,6 +78,14 @@ constexpr Fault kTable[] = {
     {"decay_linearised", "gate-tiny-lost", RC, -0.01, "e^g is 1+g for small g", "a short series instead of the exponential"},
     {"carried_read_underflow_skipped", "gate-tiny-lost", C, 1e-3, "rows whose decay is below a threshold do not read the carried state", "history dropped because it looks faded"},
     {"history_dropped_when_faded", "gate-reset-lost", C, 1e-3, "the carried state is dropped where a chunk's whole decay is below a threshold", "history dropped because it looks faded"},
+    // --- gates per key channel (kda), or per pair of them, which is turned as well (complex_kda) ---
+    {"channel_gate_of_first_channel", "channel-gate-wrong", R, 0, "all key channels decay by the gate of the first", "one gate a head, as the gated delta rule has it", kChannelFault},
+    {"channel_gates_reversed", "channel-gate-wrong", R, 0, "key channel d decays by the gate of the d-th from the end", "a vector walked from the other end", kChannelFault},
+    {"channel_gate_of_key_head", "channel-gate-wrong", R, 0, "gates of key channels are taken by key head", "public reports of per-head tensors indexed by the wrong head", kChannelFault},
+    {"complex_angle_sign", "complex-turn-wrong", R, 0, "pairs of key channels are turned the other way", "the conjugate taken for the number", kChannelFault},
+    {"complex_angle_ignored", "complex-turn-wrong", R, 0, "pairs of key channels decay and are not turned", "real code reused for the complex rule", kChannelFault},
+    {"complex_pairs_by_halves", "complex-turn-wrong", R, 0, "key channel j is paired with j + K/2", "public reports of the two layouts of rotary embeddings mixed up", kChannelFault},
+    {"complex_angle_in_bf16", "gate-narrowed", R, 0, "angles are rounded to bf16", "angles cast with the activations", kChannelFault},
     // --- raw gates: g = -exp(A_log) softplus(a + dt_bias) ---
     {"raw_softplus_overflows", "raw-gate-overflow", RC, 0, "softplus is log(1+e^x) in fp32, infinite above 88", "public reports of softplus without its linear part"},
     {"raw_rate_overflows", "raw-gate-overflow", RC, 0, "exp(A_log) is formed in fp32 by itself and is infinite above 88", "factors that overflow although their product does not"},
@@ -612,9 +620,16 @@ class Body {
       if (!x_.a.empty()) g_[t] = raw_gate(is("raw_gates_of_eight_rows"_f) && x_.pool && eighth ? row - static_cast<std::int64_t>(p_) * (x_.rows / x_.N) : row, hg, hk);
       else if (is("many_wide_sequences_share_gates"_f) && !x_.pool && x_.K >= 96 && eighth) g_[t] = element(x_.g, (row - first_) * g_heads + hg);
       else if (is("gates_head_before_token"_f)) g_[t] = element(x_.g, hg * x_.rows + row);
-      else if (!x_.g.empty()) g_[t] = element(x_.g, (is("short_gate_sequence_offset"_f) && x_.gate != DType::f32 ? row - first_ / 2 : row) * g_heads + hg);
+      else if (!x_.g.empty() && x_.gate_width == 0) g_[t] = element(x_.g, (is("short_gate_sequence_offset"_f) && x_.gate != DType::f32 ? row - first_ / 2 : row) * g_heads + hg);
       b_[t] = x_.beta.empty() ? T(1) : element(beta, row * x_.HV + hb);
     }
+    c_.clear(), turn_.clear();
+    for (std::int64_t t = 0; t < len_; ++t)
+      for (std::int64_t j = 0; j < x_.gate_width; ++j) {
+        const std::int64_t i = ((first_ + t) * x_.HV + (is("channel_gate_of_key_head"_f) ? hk : hv)) * x_.gate_width + j;
+        c_.push_back(element(x_.g, i));
+        if (!x_.angle.empty()) turn_.push_back(element(x_.angle, i));
+      }
     if (is("gate_and_beta_exchanged"_f)) std::swap(g_, b_);
     if (is("reset_erases_own_write"_f) || is("unwritten_token_not_decayed"_f))
       for (std::int64_t t = 0; t < rows; ++t) {
@@ -868,6 +883,7 @@ class Body {
       if (is("decay_accumulates_in_fp16"_f)) a = narrow_to(a, Format::fp16);
       T* o = &o_[t * V];
       auto decay = [&] {
+        if (!c_.empty()) return decay_channels(t);
         const std::size_t rows = is("second_key_tile_not_decayed"_f) ? static_cast<std::size_t>(std::min(K, std::int64_t{64}) * V) : S_.size();
         for (std::size_t i = 0; i < rows; ++i) S_[i] *= a;
         for (T& z : Z_) z *= a;
@@ -936,6 +952,31 @@ class Body {
       for (std::int64_t j = 0; j < V; ++j) {
         o[j] *= scale_;
         if (is("output_decayed_again"_f)) o[j] *= a;
+      }
+    }
+  }
+
+  // Gates of token t per key channel, or per pair of them, which is turned as well.
+  void decay_channels(std::int64_t t) {
+    const std::int64_t width = x_.gate_width, K = K_, V = V_;
+    for (std::int64_t r = 0; r < K; ++r) {
+      std::int64_t j = r * width / K;
+      if (is("channel_gate_of_first_channel"_f)) j = 0;
+      if (is("channel_gates_reversed"_f)) j = width - 1 - j;
+      const T a = std::exp(c_[t * width + j]);
+      for (std::int64_t e = 0; e < V; ++e) S_[r * V + e] *= a;
+    }
+    const bool halves = is("complex_pairs_by_halves"_f);
+    for (std::int64_t j = 0; j < width && !turn_.empty() && !is("complex_angle_ignored"_f); ++j) {
+      T angle = turn_[t * width + j];
+      if (is("complex_angle_sign"_f)) angle = -angle;
+      if (is("complex_angle_in_bf16"_f)) angle = narrow_to(angle, Format::bf16);
+      const T c = std::cos(angle), s = std::sin(angle);
+      T *real = &S_[(halves ? j : 2 * j) * V], *imaginary = &S_[(halves ? j + K / 2 : 2 * j + 1) * V];
+      for (std::int64_t e = 0; e < V; ++e) {
+        const T x = real[e], y = imaginary[e];
+        real[e] = c * x - s * y;
+        imaginary[e] = s * x + c * y;
       }
     }
   }
@@ -1490,6 +1531,7 @@ class Body {
   std::int64_t read_ = 0, write_ = 0, continued_ = -1;     // of a pool: slots, and the snapshot that goes on
   T scale_ = 1, etot_ = 1;
   std::vector<T> q_, k_, v_, g_, b_, S_, Z_, late_, o_;
+  std::vector<T> c_, turn_;                        // gates and angles per key channel or pair of them
   std::vector<T> E_, G_, D_, ein_, eout_, L_, M_;
 };
 

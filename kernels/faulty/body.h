@@ -18,6 +18,8 @@ struct View {
   std::vector<std::int64_t> cu;                    // [N+1]
   bool short_offsets = false;                      // they came in 32 bits
   std::vector<float> q, k, v, g, beta;             // g, beta may be empty: 0, 1
+  std::int64_t gate_width = 0;                     // of rules with gates per key channel or pair of them: then g, and angle of pairs, are [rows,HV,gate_width]
+  std::vector<float> angle;
   std::vector<float> a, A_log, dt_bias;            // raw gates [rows,HV], [HV], [HV]: then g is made of them
   std::vector<double> h0;                          // empty: zero state
   std::vector<double> o, ht;                       // [rows,HV,V], [N,HV,K,V]

@@ -19,6 +19,7 @@
 #include "kernels/schedule.h"
 #include "reference/format.h"
 #include "reference/layer.h"
+#include "reference/recurrence.h"
 #include "reference/stages.h"
 
 namespace gdn {
@@ -43,8 +44,8 @@ int index_of(const Fault& f) {
   return -1;
 }
 
-void check_rule(Rule r) {
-  if (r != Rule::gated_delta && r != Rule::delta)
+void check_rule(Rule r, bool channels) {
+  if (r != Rule::gated_delta && r != Rule::delta && !(channels && gate_per_key_channel(r)))
     throw std::invalid_argument(std::string("the fault bank knows no rule '") + name(r) + "'");
 }
 
@@ -163,8 +164,10 @@ int create_variant(int slot, const gdn_problem* problem, void** plan, char* mess
   const bool stages = problem->operation == GDN_STAGES && slot % kVariants >= 2;
   const bool layer = (problem->operation == GDN_LAYER_PREFILL || problem->operation == GDN_LAYER_DECODE) && slot % kVariants < 2;
   if (problem->operation != GDN_PREFILL && !(pool && slot % kVariants < 2) && !stages && !layer) return say(message, size, "only prefill, in the recurrent form decode and verify", GDN_NOT_SUPPORTED);
-  if (problem->rule != GDN_RULE_GATED_DELTA && problem->rule != GDN_RULE_DELTA) return say(message, size, "only the gated delta rule", GDN_NOT_SUPPORTED);
   const int variant = slot % kVariants;
+  const bool channels = problem->rule == GDN_RULE_KDA || problem->rule == GDN_RULE_COMPLEX_KDA;
+  if (problem->rule != GDN_RULE_GATED_DELTA && problem->rule != GDN_RULE_DELTA && !(channels && variant < 2))
+    return say(message, size, "only the gated delta rule, in the recurrent form with gates per key channel as well", GDN_NOT_SUPPORTED);
   *plan = new Plan{slot, slot / kVariants - 1, variant < 2 ? Form::recurrent : Form::chunkwise,
                    variant % 2 ? Scalar::bf16 : Scalar::fp32};
   return GDN_OK;
@@ -293,6 +296,8 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   x.k = read<float>(tensors.find(GDN_K));
   x.v = read<float>(tensors.find(GDN_V));
   x.g = read<float>(tensors.find(GDN_G));
+  x.angle = read<float>(tensors.find(GDN_ANGLE));
+  x.gate_width = problem.rule == GDN_RULE_KDA ? problem.K : problem.rule == GDN_RULE_COMPLEX_KDA ? problem.K / 2 : 0;
   x.beta = read<float>(tensors.find(GDN_BETA));
   x.a = read<float>(tensors.find(GDN_A));
   x.A_log = read<float>(tensors.find(GDN_A_LOG));
@@ -368,7 +373,7 @@ struct Objects {
       if (!f.has(variant < 2 ? Form::recurrent : Form::chunkwise)) continue;
       const std::string name = std::string("faulty/") + f.name + "/" + kVariantNames[variant];
       auto& text = texts[name];
-      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify,layer_prefill,layer_decode" : ";ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128") + ";rules=gated_delta,delta;state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth;any_beta;align=4"};
+      text = {name, std::string(variant % 2 ? "io=bf16" : "io=fp32,bf16,fp16") + (variant < 2 ? ";ops=prefill,decode,verify,layer_prefill,layer_decode" : ";ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128") + ";rules=gated_delta,delta" + (variant < 2 ? ",kda,complex_kda" : "") + ";state=fp32,bf16,fp16;gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;beta_max=2;strides;short_offsets;refuses_growth;any_beta;align=4"};
       gdn_kernel k{};
       k.abi_version = GDN_ABI_VERSION;
       k.device = GDN_DEVICE_CPU;
@@ -421,6 +426,8 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   get("v", x.v);
   get("g", x.g);
   get("beta", x.beta);
+  get("angle", x.angle);
+  x.gate_width = gate_per_key_channel(p.rule) ? p.gate_width() : 0;
   get("a", x.a);
   get("A_log", x.A_log);
   get("dt_bias", x.dt_bias);
@@ -528,6 +535,10 @@ Execution layer_exact(const Fault& f, const Run& run) {
 
 }  // namespace
 
+bool concerns(const Fault& f, const Problem& p) {
+  return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : p.layer() ? kLayerFault : gate_per_key_channel(p.rule) ? kChannelFault : -1);
+}
+
 const std::vector<Fault>& fault_bank() { return faulty::table(); }
 
 const Fault* find_fault(std::string_view name) {
@@ -550,7 +561,7 @@ const gdn_kernel* find_faulty_kernel(std::string_view name) {
 void forget_calls() { memories().clear(); }
 
 TensorSet run_fault(const Fault& fault, Form form, const Run& run) {
-  check_rule(run.problem.rule);
+  check_rule(run.problem.rule, form == Form::recurrent);
   if (run.problem.operation == Operation::stages) return stage_exact(fault, run);
   if (run.problem.layer()) return run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }).outputs;
   Memory memory;
@@ -561,7 +572,12 @@ std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const 
   Memory memory;
   std::vector<Execution> all;
   for (const Run& run : runs) {
-    check_rule(run.problem.rule);
+    check_rule(run.problem.rule, form == Form::recurrent);
+    if (run.problem.operation == Operation::stages) {
+      all.emplace_back();
+      all.back().outputs = stage_exact(fault, run);
+      continue;
+    }
     if (run.problem.layer()) {
       all.push_back(run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }));
       continue;
@@ -572,7 +588,7 @@ std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const 
 }
 
 HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in) {
-  check_rule(in.rule);
+  check_rule(in.rule, false);
   View x;
   x.rows = in.T;
   x.K = in.K;

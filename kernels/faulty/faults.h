@@ -12,6 +12,7 @@
 #include "kernels/session.h"
 #include "reference/contract.h"
 #include "reference/head.h"
+#include "reference/stages.h"
 
 namespace gdn {
 
@@ -24,9 +25,14 @@ struct Fault {
   double parameter;                                // the smallest magnitude seen in the field; 0 where there is none
   const char* mechanism;                           // one sentence
   const char* origin;
-  int stage = -1;                                  // the Stage that it is a fault of (kStages: of the layer); elsewhere such kernels are the twin. -1: of the rule
+  int stage = -1;                                  // the Stage that it is a fault of (or one of those below); elsewhere such kernels are the twin. -1: of the rule
   bool has(Form f) const { return forms >> static_cast<unsigned>(f) & 1u; }
 };
+
+inline constexpr int kLayerFault = kStages;        // of the layer
+inline constexpr int kChannelFault = kStages + 1;  // of gates per key channel: the rules kda and complex_kda
+// Whether a fault can change anything on a problem.
+bool concerns(const Fault& f, const Problem& p);
 
 const std::vector<Fault>& fault_bank();            // in the order of the table; "none" is not in it
 const Fault* find_fault(std::string_view name);    // nullptr when unknown; "none" is the twin
@@ -41,7 +47,8 @@ void forget_calls();
 
 // The fault in double precision: no rounding but the fault's own, so that (this - exact) is the fault's delta.
 // Output tensors "o" [T,HV,V], "ht" [N,HV,K,V], of a pool [slots,HV,K,V], and "snapshots" of verify in fp64; elements the fault leaves unwritten are NaN.
-// Carries out Problem::split; of a stage (form chunkwise) and of the layer (form recurrent) its outputs. Throws std::invalid_argument for rules other than gated_delta and delta.
+// Carries out Problem::split; of a stage (form chunkwise) and of the layer (form recurrent) its outputs. Throws std::invalid_argument for rules other than
+// gated_delta, delta and, in the recurrent form, kda and complex_kda.
 TensorSet run_fault(const Fault& fault, Form form, const Run& run);
 // The runs of a case one after the other, with what the fault remembers from run to run, as a session carries them out. Violations
 // (Execution) name what is done outside the outputs.

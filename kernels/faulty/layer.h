@@ -10,8 +10,6 @@
 
 namespace gdn::faulty {
 
-inline constexpr int kLayerFault = kStages;        // Fault::stage of faults of the layer
-
 struct LayerView {
   std::int64_t N = 1, H = 1, HV = 1, K = 1, V = 1, hidden = 1, conv = 1;
   L2Form l2 = L2Form::root;

@@ -1,5 +1,5 @@
 // Case family `rules`: linear attention, retention, gated linear attention, the delta rule and KDA, each beside the limit in which another rule is it.
-// There to catch rules that are done on a path of their own: a delta term that is not left out, a gate or beta that is not fixed, gates of the wrong channel.
+// There to catch rules that are done on a path of their own: a delta term that is not left out, a gate or beta that is not fixed, gates of the wrong channel, pairs turned wrongly.
 #include "suites/families/fill.h"
 #include "suites/families/relate.h"
 #include "suites/family.h"
@@ -20,9 +20,9 @@ struct Rules final : Family {
   std::string profile() const override { return "rules"; }
   std::string rationale() const override {
     return "The recurrence with parts fixed, and the same inputs under the rule whose limit it is: the sum as a decayed sum with g = 0 and beta = 1, as retention without decay; retention as a decayed sum with beta = 1; a decayed sum and the "
-           "gated delta rule with beta = 0, where both only decay; the delta rule as the gated one with g = 0; KDA with one decay for all key channels as the gated delta rule; KDA with complex decays, its angles 0, as KDA. All runs are judged against exact results, which agree.";
+           "gated delta rule with beta = 0, where both only decay, and with alpha = 0, where nothing is read back; the delta rule as the gated one with g = 0; KDA with a decay for every key channel, and with one for all as the gated delta rule; KDA with complex decays, and its angles 0 as KDA. All runs are judged against exact results, which agree.";
   }
-  std::vector<std::string> kinds() const override { return {"correction-missing", "correction-wrong-weight", "beta-shifted"}; }
+  std::vector<std::string> kinds() const override { return {"correction-missing", "correction-wrong-weight", "beta-shifted", "channel-gate-wrong", "complex-turn-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=linear", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=retention", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=gated_linear",
@@ -41,16 +41,7 @@ struct Rules final : Family {
     style.betas = {fill::Betas::sparse, fill::Betas::unit};
     const I rows = p.tokens() + p.padding;
     const std::vector<I> per_head{rows, p.value_heads};
-    Problem scalar = p;
-    if (p.rule == Rule::kda) scalar.rule = Rule::gated_delta;
-    TensorSet inputs = fill::inputs(scalar, seed, style);
-    const Tensor one_gate = inputs.count("g") ? inputs.at("g") : Tensor(p.gate, per_head);
-    if (p.rule == Rule::kda) {
-      Tensor g(p.gate, {rows, p.value_heads, p.key_dim});
-      for (I i = 0; i < g.size(); ++i) g.set_bits(i, one_gate.bits(i / p.key_dim));
-      inputs["g"] = std::move(g);
-    }
-    Case c = fill::single(name(), p, seed, std::move(inputs));
+    Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
     const auto as = [&](const std::string& title, Rule rule, const std::function<void(TensorSet&)>& change) {
       relate::add_run(c, title, [&](Run& r) {
         r.problem.rule = rule;
@@ -82,12 +73,21 @@ struct Rules final : Family {
       case Rule::gated_linear:
         as("without writes", Rule::gated_linear, [&](TensorSet& t) { t["beta"] = Tensor(p.beta, per_head); });
         as("delta without writes", Rule::gated_delta, [&](TensorSet& t) { t["beta"] = Tensor(p.beta, per_head); });
+        as("without memory", Rule::gated_linear, [&](TensorSet& t) { t["g"] = filled(p.gate, per_head, -1000); });
+        as("delta without memory", Rule::gated_delta, [&](TensorSet& t) { t["g"] = filled(p.gate, per_head, -1000); });
         break;
       case Rule::delta:
         as("as the gated rule", Rule::gated_delta, [&](TensorSet& t) { t["g"] = Tensor(p.gate, per_head); });
         break;
-      default:
-        as("as the gated rule", Rule::gated_delta, [&](TensorSet& t) { t["g"] = one_gate; });
+      default: {
+        Problem scalar = p;
+        scalar.rule = Rule::gated_delta;
+        const Tensor one = fill::inputs(scalar, seed, style).at("g");
+        as("one decay for all key channels", Rule::kda, [&](TensorSet& t) {
+          for (I i = 0; i < t.at("g").size(); ++i) t.at("g").set_bits(i, one.bits(i / p.key_dim));
+        });
+        as("as the gated rule", Rule::gated_delta, [&](TensorSet& t) { t["g"] = one; });
+      }
     }
     return c;
   }
