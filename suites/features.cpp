@@ -52,10 +52,13 @@ std::set<std::string> features(const Problem& p) {
   return f;
 }
 
+// Whether a kernel of this problem multiplies q by a scale that the problem may name.
+static bool scales(const Problem& p) { return !p.layer() && (p.operation != Operation::stages || p.stage == Stage::output); }
+
 std::string exemption(const Problem& p, const KernelInfo& k) {
   const Capabilities& c = k.capabilities;
   if (p.scale != 0 && k.convention.scale == ScaleHandling::fixed) return "the kernel's convention fixes the scale";
-  if (int e; k.convention.scale == ScaleHandling::folded && std::frexp(p.effective_scale(), &e) != 0.5)
+  if (int e; k.convention.scale == ScaleHandling::folded && scales(p) && std::frexp(p.effective_scale(), &e) != 0.5)
     return "the kernel's convention has the scale in q, which takes powers of two";
   if (k.convention.l2norm == L2Norm::in_kernel && !p.unit && !own_tensors(p)) return "the kernel normalises keys, and these are not of length exactly 1";
   if (!holds(c.io, p.io)) return std::string("io dtype ") + name(p.io) + " is not declared";
@@ -98,6 +101,7 @@ Problem fitted(const Problem& p, const KernelInfo& k, bool exact_scale) {
   q.key_dim = nearest(p.key_dim, c.key_min, c.key_max, c.key_dims);
   q.value_dim = nearest(c.equal_kv ? q.key_dim : p.value_dim, c.value_min, c.value_max, c.value_dims);
   q.unit = k.convention.l2norm == L2Norm::in_kernel && !p.layer();
+  if (!scales(p)) return q;
   int e;
   const auto power_of_two = [&](const Problem& x) { return std::frexp(x.effective_scale(), &e) == 0.5; };
   if (k.convention.scale == ScaleHandling::fixed) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/convention.h"
+#include "suites/features.h"
 #include "suites/runner.h"
 #include "suites/self/catch.h"
 #include "suites/simulated.h"
@@ -93,6 +94,18 @@ TEST_CASE("a kernel that normalises keys, and one with the scale in q, pass thei
     INFO(convention << ": " << r.summary << "\n" << why);
     CHECK(r.exit_status == 0);
     CHECK(std::count_if(r.records.begin(), r.records.end(), [](const Record& x) { return x.verdict == "PASSED"; }) > (convention[0] == 's' ? 10 : 60));
+  }
+}
+
+TEST_CASE("stages and layers have no scale that a convention could put elsewhere") {
+  KernelInfo k = Converted("scale=folded").info();
+  k.capabilities.stages = {Stage::inverse, Stage::output};
+  for (const char* text : {"stages/n2_t37+18_h3_hv3_k8_v16/bf16/h0,stage=chunk_states,chunk=1", "stages/n1_t70_h1_hv1_k32_v32/fp32/stage=inverse,chunk=16",
+                           "layer_prefill/n1_t9_h1_hv2_k32_v16/fp32/hidden=64,conv=4", "stages/n1_t70_h1_hv1_k32_v32/fp32/stage=output,chunk=16"}) {
+    INFO(text);
+    const Problem p = parse_problem(text), q = fitted(p, k, false);
+    CHECK(parse_problem(to_string(q)) == q);                              // a legal problem
+    CHECK((q.scale == 0.25 || q.scale == 0.125) == (p.stage == Stage::output && p.operation == Operation::stages));
   }
 }
 
