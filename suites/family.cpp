@@ -6,6 +6,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "reference/near_name.h"
+
 namespace gdn {
 extern const char* const kSmokeText;               // suites/smoke.txt
 namespace {
@@ -67,9 +69,15 @@ const Family* find_family(std::string_view name) {
   return nullptr;
 }
 
+const Family& family_named(std::string_view name) {
+  if (const Family* f = find_family(name)) return *f;
+  std::vector<std::string> names;
+  for (const Family* f : registry()) names.push_back(f->name());
+  throw std::invalid_argument("unknown case family '" + std::string(name) + "'" + did_you_mean(name, names) + " (`gdn-cts list families` prints them)");
+}
+
 std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<std::string>& only) {
-  for (const std::string& n : only)
-    if (!find_family(n)) throw std::invalid_argument("unknown case family '" + n + "'");
+  for (const std::string& n : only) family_named(n);
   std::vector<CaseId> ids;
   for (const Family* f : registry()) {
     if (!only.empty() && std::find(only.begin(), only.end(), f->name()) == only.end()) continue;
@@ -79,10 +87,9 @@ std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<
 }
 
 Case make_case(const CaseId& id) {
-  const Family* f = find_family(id.family);
-  if (!f) throw std::invalid_argument("unknown case family '" + id.family + "'");
+  const Family& f = family_named(id.family);
   validate(id.problem);
-  return f->make(id.problem, id.seed);
+  return f.make(id.problem, id.seed);
 }
 
 }  // namespace gdn

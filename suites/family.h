@@ -36,6 +36,8 @@ const std::vector<const Family*>& families();      // sorted by name
 // Whether a family of `profile` is required by who wants `wanted`: itself, or what stands before a '/' in it.
 bool in_profile(std::string_view profile, std::string_view wanted);
 const Family* find_family(std::string_view name);
+// As find_family, but throws std::invalid_argument, one line that names near ones, where there is none.
+const Family& family_named(std::string_view name);
 struct RegisterFamily { explicit RegisterFamily(const Family* f); };
 
 // All cases of a level, in the canonical order, with one seed each; a level holds the problems of those below. Level smoke is the least

@@ -177,8 +177,7 @@ HuntResult hunt(KernelSession& kernel, const HuntOptions& o, const std::function
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   const auto over = [&](const HuntResult& r) { return r.tries >= o.tries || elapsed() >= o.seconds; };
   const std::vector<std::string> from = !o.families.empty() ? o.families : std::vector<std::string>{"typical", "long_memory", "random_tokens", "chunk_boundary"};
-  for (const std::string& f : from)
-    if (!find_family(f)) throw std::invalid_argument("unknown case family '" + f + "'");
+  for (const std::string& f : from) family_named(f);
   // Small, so that a line of text holds them; above and below a chunk, state in and out.
   const char* const sizes[] = {"n1_t6_h1_hv1_k4_v2", "n1_t12_h1_hv1_k8_v2", "n1_t20_h1_hv1_k4_v2", "n1_t70_h1_hv1_k4_v1"};
   const KernelInfo& info = kernel.info();

@@ -444,7 +444,7 @@ std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel) {
   if (!o.case_ids.empty()) {
     for (const std::string& text : o.case_ids) {
       ids.push_back(parse_case_id(text));
-      if (!find_family(ids.back().family)) throw std::invalid_argument("unknown case family '" + ids.back().family + "'");
+      family_named(ids.back().family);
     }
   } else {
     ids = cases_of(o.level, o.seed, o.families);

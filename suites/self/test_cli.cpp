@@ -70,7 +70,12 @@ void refused(const std::string& arguments, const std::string& part) {
 
 TEST_CASE("wrong use is one line and exit status 2") {
   refused("", "subcommand");
-  refused("frobnicate", "gdn-cts --help");
+  refused("frobnicate", "there are list, explain, ");
+  refused("verfy --kernel cpu_recurrent_fp32", "no subcommand is called 'verfy'; did you mean 'verify'? (gdn-cts --help says more)");
+  refused("explain typcial", "nothing is called 'typcial'; did you mean 'typical'?");
+  refused("explain cpu_chunk", "'cpu_chunk_bf16'");
+  refused("generate -o /nonexistent --level smoke --family typicl", "unknown case family 'typicl'; did you mean 'typical'?");
+  refused("verify --kernel cpu_recurrent_fp32 --family chunk_bondary", "did you mean 'chunk_boundary'?");
   refused("list", "topic");
   refused("list nonsense", "'nonsense'");
   refused("list cases --level enormous", "unknown level 'enormous'");
@@ -99,6 +104,7 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("verify --kernel cpu_recurrent_fp32 --shard 3/2", "'3/2' is not I/N");
   refused("verify --kernel cpu_recurrent_fp32 --shard 1/2x", "'1/2x' is not I/N");
   refused("verify --kernel cpu_recurrent_fp32 --baseline /no/such/file", "/no/such/file");
+  refused("verify --kernel cpu_recurrent_fp32 --baseline /dev/null", "--baseline: /dev/null holds no records");
   refused("verify --kernel cpu_recurrent_fp32 --baseline /dev/zero", "/dev/zero: more than 1 GiB");
   refused("verify --kernel cpu_recurrent_fp32 --contract @/dev/zero", "'/dev/zero' is no contract");
   refused("verify --kernel cpu_recurrent_fp32 --json /tmp/x --junit /tmp/./x", "same file");
@@ -359,12 +365,19 @@ TEST_CASE("blind: inputs alone travel, and are judged as the whole golden is") {
   }
 }
 
-TEST_CASE("a closed standard output costs neither the verdict nor a file") {
+TEST_CASE("output that a closed standard output loses is no success, and costs no file") {
   const Directory dir;
-  const std::string verify = "unset GDN_CTS_PROGRAM; '" GDN_PROGRAM "' verify --family typical --json '" + dir / "r" + "' --kernel ";
-  CHECK(shell(verify + "cpu_recurrent_fp32 <&- >&-").status == 0);
+  const Result verified = shell("unset GDN_CTS_PROGRAM; '" GDN_PROGRAM "' verify --family typical --json '" + dir / "r" + "' --kernel cpu_recurrent_fp32 <&- >&-");
+  CHECK(verified.status == 3);
+  CHECK(contains(verified.err, "gdn-cts: cannot write to standard output: it is closed\n"));
   CHECK(read_records(dir / "r").size() > 1);
-  CHECK(shell(verify + "faulty/correction_before_decay/chunk-fp32 <&- >&-").status == 1);
+  for (const char* arguments : {"list cases >&-", "--version >&-", "explain W >&-"}) {
+    const Result r = gdn_cts(arguments);
+    CAPTURE(arguments, r.err);
+    CHECK(r.status == 3);
+    CHECK(lines(r.err) == 1);
+  }
+  refused("frobnicate >&-", "frobnicate");         // nothing was to be printed
 }
 
 TEST_CASE("judge agrees with verify, on results computed elsewhere") {

@@ -10,6 +10,7 @@
 #include "kernels/faulty/faults.h"
 #include "kernels/registry.h"
 #include "reference/contract.h"
+#include "reference/near_name.h"
 #include "reference/stages.h"
 #include "suites/family.h"
 #include "suites/features.h"
@@ -263,6 +264,21 @@ struct ExplainCommand final : Command {
   std::string name() const override { return "explain"; }
   std::string summary() const override { return "what a case, family, fault, kind, check, kernel, contract, storage point or convention is"; }
   int order() const override { return 11; }
+  static std::vector<std::string> names() {
+    std::vector<std::string> all = contract_presets();
+    for (const Family* f : families()) {
+      all.push_back(f->name());
+      all.push_back(f->profile());
+    }
+    for (const Kind& k : kKinds) all.push_back(k.slug);
+    for (const gdn_kernel* k : builtin_kernels()) all.push_back(k->name);
+    for (const Fault& f : fault_bank()) all.push_back(f.name);
+    for (const Check* c : checks()) all.push_back(c->name());
+    for (const auto& [key, values] : contract_keys()) all.push_back(key);
+    for (std::size_t i = 0; i < kPoints; ++i) all.push_back(gdn::name(static_cast<Point>(i)));
+    for (std::size_t i = 0; i < kLayerPoints; ++i) all.push_back(gdn::name(static_cast<LayerPoint>(i)));
+    return all;
+  }
   void options(Options& o) override { o.argument("subject", subject, "case id, or the name of anything that `list` prints"); }
   int run() override {
     if (subject.find(':') != std::string::npos && subject.find('/') != std::string::npos) {
@@ -294,7 +310,7 @@ struct ExplainCommand final : Command {
       if (const auto p = static_cast<LayerPoint>(i); subject == gdn::name(p)) s += (s.empty() ? "" : "\n") + explain_point(p);
     s += explain_profile(subject);
     s += explain_convention(subject);
-    if (s.empty()) throw Usage(fmt::format("nothing is called '{}'; `gdn-cts list` prints what there is", subject.substr(0, 200)));
+    if (s.empty()) throw Usage(fmt::format("nothing is called '{}'{} (`gdn-cts list` prints what there is)", subject.substr(0, 200), did_you_mean(subject, names())));
     print(s);
     return 0;
   }

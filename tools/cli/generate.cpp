@@ -129,8 +129,7 @@ struct GenerateCommand final : Command {
       imported = import_inputs(inputs, import_options());
       for (const std::string& line : imported.notes) note(reports::printable(line));
     }
-    for (const CaseId& id : ids)
-      if (!find_family(id.family)) throw Usage("unknown case family '" + id.family + "'; `gdn-cts list families` prints them");
+    for (const CaseId& id : ids) family_named(id.family);
 
     const auto start = std::chrono::steady_clock::now();
     OracleStats sum;

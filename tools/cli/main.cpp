@@ -30,7 +30,9 @@ std::vector<Command*>& registry() {
 }
 
 std::string g_program = "gdn-cts";
-std::atomic<bool> g_closed{false};                 // standard output is closed
+std::atomic<bool> g_closed{false};                 // whoever read standard output went away
+bool g_no_output = false;                          // the caller closed it before we began
+std::atomic<bool> g_lost{false};                   // and something was to be printed
 
 // Stopping: the handlers only write the signal's number into a pipe; a thread does the rest. Handlers (unlike blocked
 // or ignored signals) are reset when a kernel's process is started, which must die of its own Ctrl-C.
@@ -134,6 +136,7 @@ RegisterCommand::RegisterCommand(Command* c) { registry().push_back(c); }
 
 void print(std::string_view text) {
   if (g_closed || text.empty()) return;
+  if (g_no_output) g_lost = true;                  // said at the end, so that the files of a run are written all the same
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return;
   const int error = errno;
   g_closed = true;
@@ -170,14 +173,18 @@ std::string as_invoked(const std::string& line) {
 int main(int argc, char** argv) {
   using namespace gdn::cli;
   // A descriptor that the caller closed would be taken by the next file opened, and printed into.
-  for (int fd = 0; fd <= 2; ++fd)
-    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+    if (fd == 1) g_no_output = true;
+  }
   if (const auto status = gdn::run_as_worker(argc, argv)) return *status;
   if (argc > 0 && argv[0][0]) g_program = argv[0];
   int status = run(argc, argv);
   // Everything printed must have arrived, unless the reader went away.
   if (std::fflush(stdout) != 0 && errno != EPIPE && !g_closed)
     status = fail(3, std::string("cannot write to standard output: ") + std::strerror(errno));
+  if (g_lost) status = fail(3, "cannot write to standard output: it is closed");
   std::fflush(stderr);
   return status;
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "reference/near_name.h"
 #include "reference/standard.h"
 #include "tools/cli/command.h"
 #include "tools/cli/parse.h"
@@ -78,6 +79,16 @@ Parsed parse_command_line(int argc, char** argv, const std::vector<Command*>& co
     p.text = std::string(e.what()) + "\n";
     return p;
   } catch (const CLI::ParseError& e) {
+    // CLI11 would only say that the word was not expected.
+    if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+      std::vector<std::string> names;
+      std::string all;
+      for (const Command* c : commands) names.push_back(c->name());
+      for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
+      std::string meant = did_you_mean(argv[1], names);
+      if (meant.empty()) meant = "; there are " + all;
+      throw Usage("no subcommand is called '" + std::string(argv[1]) + "'" + meant + " (gdn-cts --help says more)");
+    }
     for (const CLI::App* s : app.get_subcommands()) used = s;
     const std::string help = "gdn-cts " + (used == &app ? "" : used->get_name() + " ") + "--help";
     throw Usage(std::string(e.what()) + " (" + help + " says more)");

@@ -92,6 +92,7 @@ struct VerifyCommand final : Command {
     try {
       if (!waivers.empty()) gate.waivers = read_waivers(waivers);
       if (!baseline.empty()) before = read_records(baseline);
+      if (!baseline.empty() && before.empty()) throw Usage("--baseline: " + baseline + " holds no records");
       if (!only_failed.empty()) {
         if (!cases.empty() || !only_families.empty()) throw Usage("--only-failed cannot be combined with --case or --family");
         const std::vector<Record> failed = read_records(only_failed);
@@ -116,8 +117,7 @@ struct VerifyCommand final : Command {
     if (!shard.empty()) std::tie(gate.shard, gate.shards) = parse_shard(shard);
     // What is wrong with the question is said before the kernel is started.
     for (const std::string& text : cases) make_case(parse_case_id(text));
-    for (const std::string& f : only_families)
-      if (!find_family(f)) throw Usage("unknown case family '" + f + "'; `gdn-cts list families` prints them");
+    for (const std::string& f : only_families) family_named(f);
 
     if (jobs < 1 || jobs > 256) throw Usage("--jobs must be 1 to 256");
     const std::unique_ptr<KernelSession> session = kernel.open(jobs);
