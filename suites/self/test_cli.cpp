@@ -322,6 +322,31 @@ TEST_CASE("known failures are waived, unexpected passes are not") {
   CHECK(contains(passes.out, "passes; take it out of the waiver"));
 }
 
+TEST_CASE("a submission states the kernel's own files") {
+  const Directory dir;
+  const std::string kernel = dir / "mine.sh", folder = dir / "s", report = "report '" + folder + "'";
+  const std::string gated = "exec '" GDN_BINARY_DIR "/tools/adapters/gdn-cts-cpp-recurrence'\n";
+  write_file(kernel, gated);
+  const std::string exec = "verify --family typical --submission '" + folder + "' --exec \"sh '" + kernel + "'\"";
+  REQUIRE(gdn_cts(exec).status == 0);
+  CHECK(contains(gdn_cts(report).out, kernel + " is the file that was gated"));
+  CHECK(gdn_cts(report + " --kernel-file '" + kernel + "'").status == 0);
+  write_file(kernel, "# another kernel\n" + gated);
+  CHECK(contains(gdn_cts(report).out, kernel + " HAS CHANGED since"));
+  const Result other = gdn_cts(report + " --kernel-file '" + kernel + "'");
+  CHECK(other.status == 2);
+  CHECK(contains(other.err, "mine.sh is no file of the kernel that was gated"));
+  // A kernel that writes to its own file while it is gated.
+  write_file(kernel, "echo '#' >> '" + kernel + "'\n" + gated);
+  const Result restless = gdn_cts(exec);
+  CHECK(restless.status == 2);
+  CHECK(contains(restless.err, "changed while it was gated"));
+  fs::remove(kernel);
+  CHECK(contains(gdn_cts(report).out, kernel + " is not here"));
+  REQUIRE(gdn_cts("verify --kernel cpu_recurrent_fp32 --family typical --submission '" + folder + "'").status == 0);
+  CHECK(contains(gdn_cts(report).out, "gdn-cts is the file that was gated"));
+}
+
 TEST_CASE("a submission says what it is of, and any change to it shows") {
   const Directory dir;
   const std::string folder = dir / "s";

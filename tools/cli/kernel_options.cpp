@@ -2,6 +2,7 @@
 #include "tools/cli/kernel_options.h"
 #include "reference/parallel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -68,6 +69,37 @@ std::unique_ptr<KernelSession> KernelOptions::open(std::uint64_t jobs) const {
   std::unique_ptr<KernelSession> session = !exec.empty() ? open_process(exec, s) : !plugin.empty() ? open_plugin(plugin, kernel, s) : open_builtin(kernel, s);
   if (contract.empty()) return session;
   return std::make_unique<Redeclared>(std::move(session), read_contract(contract));
+}
+
+std::vector<std::string> KernelOptions::files() const {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  if (!plugin.empty()) return {plugin};
+  if (exec.empty()) return {fs::read_symlink("/proc/self/exe", code).string()};
+  std::vector<std::string> found;
+  const auto take = [&](const std::string& file) {
+    const bool there = !file.empty() && fs::is_regular_file(file, code);
+    if (there && std::find(found.begin(), found.end(), file) == found.end()) found.push_back(file);
+    return there;
+  };
+  // Words of a shell's command, with quotes taken off; what a shell would expand is no name of a file.
+  std::string word;
+  char quote = 0;
+  for (const char c : exec + ' ') {
+    if (quote ? c == quote : c == '\'' || c == '"') {
+      quote = quote ? 0 : c;
+    } else if (quote || (c != ' ' && c != '\t' && c != '\n' && c != ';' && c != '&' && c != '|')) {
+      word += c;
+    } else {
+      std::string module = word.substr(0, word.rfind(':'));
+      if (!take(word) && module != word && !take(module)) {
+        std::replace(module.begin(), module.end(), '.', '/');
+        take(module + ".py");
+      }
+      word.clear();
+    }
+  }
+  return found;
 }
 
 void use_threads(std::uint64_t threads) {

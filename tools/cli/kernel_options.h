@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/session.h"
 #include "tools/cli/command.h"
@@ -17,6 +18,9 @@ struct KernelOptions {
   bool given() const { return !kernel.empty() || !plugin.empty() || !exec.empty(); }
   // Starts the kernel. Throws Usage, std::invalid_argument, BadInput.
   std::unique_ptr<KernelSession> open(std::uint64_t jobs = 1) const;
+  // The files that the kernel is, as far as the options name them: the plugin; what the command of --exec names, also as FILE:FUNCTION
+  // or MODULE:FUNCTION; of a built-in kernel this program.
+  std::vector<std::string> files() const;
 };
 
 // For this process: 0 leaves what the environment says. Throws Usage.

@@ -1,6 +1,7 @@
 // gdn-cts report: pages from records, on any machine, long after the run.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "reports/record.h"
@@ -12,7 +13,7 @@ namespace gdn::cli {
 namespace {
 
 struct ReportCommand final : Command {
-  std::vector<std::string> files;
+  std::vector<std::string> files, kernel_files;
   std::string directory, junit;
   bool history = false;
 
@@ -23,6 +24,7 @@ struct ReportCommand final : Command {
     o.arguments("records", files, "RECORDS.jsonl...: files that `gdn-cts verify --json` or `--report` wrote, or folders of `--submission`, which are checked");
     o.option("-o,--output", directory, "DIR", "folder for index.html, records.jsonl and summary.md");
     o.flag("--history", history, "the files or folders are runs in order of time: an index of them with what changed, and a page for each");
+    o.option("--kernel-file", kernel_files, "FILE", "with folders of --submission: this must be a file of the kernel that was gated, by its SHA-256; may be repeated", false);
     o.option("--junit", junit, "FILE", "JUnit XML as well");
     o.footer("Exit status: 1 when a case did not pass, else 0. What a gate demands beyond its cases, `verify` says.");
   }
@@ -36,6 +38,15 @@ struct ReportCommand final : Command {
         if (!value.empty()) print(fmt::format(" {} {};", reports::printable(key), reports::printable(value)));
       print("\n");
     }
+    if (s.kernel_files.empty()) print("  kernel files: none are stated: the command that reached the kernel names no file\n");
+    for (const auto& [path, hash] : s.kernel_files) {
+      std::error_code code;
+      const char* now = !std::filesystem::is_regular_file(path, code) ? "is not here" : hashes_of({path})[0].second == hash ? "is the file that was gated" : "HAS CHANGED since";
+      print(fmt::format("  kernel file {} {} (sha256 {})\n", reports::printable(path), now, reports::printable(hash)));
+    }
+    for (const auto& [path, hash] : hashes_of(kernel_files))
+      if (std::none_of(s.kernel_files.begin(), s.kernel_files.end(), [&](const auto& stated) { return stated.second == hash; }))
+        throw std::runtime_error(folder + ": " + path + " is no file of the kernel that was gated: its SHA-256 is not stated");
   }
   int run() override {
     if (history && directory.empty()) throw Usage("--history needs -o");

@@ -55,11 +55,18 @@ Facts kernel_facts(const std::vector<Record>& records) {
 
 }  // namespace
 
-void write_submission(const std::string& dir, const std::vector<Record>& records, const GateVerdict& gate, const Facts& machine, const Facts& gate_facts) {
+Facts hashes_of(const std::vector<std::string>& files) {
+  Facts f;
+  for (const std::string& file : files) f.emplace_back(file, sha256_hex(read_file(file)));
+  return f;
+}
+
+void write_submission(const std::string& dir, const std::vector<Record>& records, const GateVerdict& gate, const Facts& machine, const Facts& gate_facts,
+                      const Facts& kernel_files) {
   write_pages(dir, records, &gate);
   Json j{{"schema_version", kSubmissionSchemaVersion}, {"created", now()},
          {"suite_version", records.empty() ? "" : records[0].suite_version}, {"edition", records.empty() ? "" : records[0].edition},
-         {"machine", object(machine)}, {"kernel", object(kernel_facts(records))}, {"gate", object(gate_facts)},
+         {"machine", object(machine)}, {"kernel", object(kernel_facts(records))}, {"kernel_files", object(kernel_files)}, {"gate", object(gate_facts)},
          {"passed", gate.passed}, {"summary", gate.summary}, {"objections", gate.objections}, {"cases", records.size()}};
   Json files = Json::object();
   for (const char* name : kFiles) files[name] = sha256_hex(read_file((fs::path(dir) / name).string()));
@@ -88,6 +95,7 @@ Submission read_submission(const std::string& dir) {
     s.machine = facts_of(j.at("machine"));
     s.kernel = facts_of(j.at("kernel"));
     s.gate = facts_of(j.at("gate"));
+    if (j.contains("kernel_files")) s.kernel_files = facts_of(j["kernel_files"]);   // older statements have none
     s.verdict.passed = j.at("passed").get<bool>();
     s.verdict.summary = j.at("summary").get<std::string>();
     s.verdict.objections = j.at("objections").get<std::vector<std::string>>();

@@ -120,6 +120,7 @@ struct VerifyCommand final : Command {
     for (const std::string& f : only_families) family_named(f);
 
     if (jobs < 1 || jobs > 256) throw Usage("--jobs must be 1 to 256");
+    const Facts kernel_files = submission.empty() ? Facts{} : hashes_of(kernel.files());
     const std::unique_ptr<KernelSession> session = kernel.open(jobs);
     gate.jobs = jobs;
     gate.open = [&] { return kernel.open(jobs); };
@@ -171,7 +172,8 @@ struct VerifyCommand final : Command {
     if (!baseline.empty()) print("\nsince " + reports::printable(baseline) + "\n" + changes_since(before, result.records));
     if (!submission.empty()) {
       try {
-        write_submission(submission, result.records, {result.exit_status == 0, result.summary, result.objections}, machine_facts(), gate_facts());
+        if (hashes_of(kernel.files()) != kernel_files) throw std::runtime_error("--submission: a file of the kernel changed while it was gated; run it again");
+        write_submission(submission, result.records, {result.exit_status == 0, result.summary, result.objections}, machine_facts(), gate_facts(), kernel_files);
       } catch (const std::runtime_error& e) {
         throw Usage(e.what());
       }
