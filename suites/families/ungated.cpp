@@ -20,7 +20,7 @@ struct Ungated final : Family {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t66_h1_hv2_k32_v32/bf16/h0,rule=delta", "prefill/n1_t66_h1_hv2_k32_v32/fp32/h0,rule=delta"});
     return fill::problems({"prefill/n1_t130_h2_hv4_k64_v64/bf16/h0,rule=delta", "prefill/n1_t130_h2_hv4_k64_v64/fp32/h0,rule=delta",
                            "prefill/n1_t70_h1_hv2_k128_v128/bf16/h0,rule=delta", "prefill/n1_t1_h1_hv2_k64_v64/fp32/h0,rule=delta",
-                           "prefill/n3_t9+70+21_h2_hv6_k32_v32/bf16/h0,rule=delta", "prefill/n3_t9+70+21_h2_hv6_k32_v32/fp32/h0,rule=delta"});
+                           "prefill/n3_t70_h2_hv6_k32_v32/bf16/h0,rule=delta", "prefill/n3_t70_h2_hv6_k32_v32/fp32/h0,rule=delta"});
   }
   Case make(const Problem& p, std::uint64_t seed) const override {
     fill::require_prefill(name(), p);

@@ -208,6 +208,12 @@ TEST_CASE("what a convention cannot express is refused with the reason") {
   const Run large = exact_run("prefill/n1_t3_h1_hv1_k8_v2/fp16/scale=0x1p+14", 5);
   CHECK(thrown_by([&] { to_kernel(parse_convention("scale=folded"), large); }) ==
         "scale=folded: q[1]=-4 times 16384 is not exact in fp16");
+  const Run small = exact_run("prefill/n1_t3_h1_hv1_k8_v2/fp32/scale=0x1p-130", 5);
+  const std::string subnormal = thrown_by([&] { to_kernel(parse_convention("scale=folded"), small); });
+  CHECK(subnormal.find("scale=folded: q[") == 0);
+  CHECK(subnormal.find("is subnormal") != std::string::npos);
+  const Run least = exact_run("prefill/n1_t3_h1_hv1_k8_v2/fp32/scale=0x1p-100", 5);
+  CHECK_NOTHROW(to_kernel(parse_convention("scale=folded"), least));
 }
 
 TEST_CASE("gates convert with one rounding from the exact value") {
