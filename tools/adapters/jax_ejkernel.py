@@ -4,8 +4,6 @@
     python3 -m pip install ejkernel jax h5py numpy        # Python 3.11 to 3.13
     gdn-cts verify --exec 'python3 tools/adapters/jax_ejkernel.py'
 
---mild-gates: declares gates down to -0.3125 only, so that 64 of them sum to no less than -20, to see what it does apart from its clamp.
-
 Tried with ejkernel 0.0.80.3, jax and jaxlib 0.10.2 on the CPU. Read in that source:
 - several tokens: chunkwise, in chunks of 64 as configured here; gates summed by jnp.cumsum from the start of the chunk; L inverted by a
   triangular solve against the identity, U and W by products with that inverse; all of it in the dtype of q or in fp32;
@@ -15,15 +13,10 @@ Tried with ejkernel 0.0.80.3, jax and jaxlib 0.10.2 on the CPU. Read in that sou
 - scale is always K^-1/2, applied to q; q and k are given once per value head; the final state is cast to the dtype of q, so only fp32 is declared;
 - a batch row is a sequence; seg_ids, for packed ones, know no initial state of each and are not used (no `varlen`).
 """
-import sys
-
 import numpy as np
 
 from gdn_cts_adapter import serve
 
-if sys.argv[1:] not in ([], ["--mild-gates"]):
-    sys.exit("usage: jax_ejkernel.py [--mild-gates]")
-G_MIN = "-0.3125" if sys.argv[1:] else "-10000"
 POINTS = "q_in k_in v_in beta G D gram M bv bk U W Vn_o Vn_s S_op S_carried P q_scaled k_scaled out ht".split()
 
 
@@ -40,12 +33,12 @@ def declaration():
     call = jax.jit(lambda q, k, v, beta, g, h0: gated_delta_rule(q, k, v, beta, g, None, h0, use_qk_l2norm=False, return_state=True, platform="xla",
                                                                  cfg=config))
     return {
-        "name": "ejkernel" + ("_mild_gates" if sys.argv[1:] else ""),
+        "name": "ejkernel",
         "description": "ejkernel gated_delta_rule, XLA, CPU",
         "version": version("ejkernel"),
         "convention": "layout=BTHD;heads=repeated;scale=fixed",
-        "contract": f"fp32-chunk;solve=block_inverse;block=64;gate_sum=prefix_tree;g_min={G_MIN};" + ";".join(f"{p}=fp32/flush" for p in POINTS),
-        "capabilities": f"ops=prefill;io=fp32;state=fp32;gate=fp32;beta=fp32;h0;ht;noht;g_min={G_MIN};beta_max=2",
+        "contract": "fp32-chunk;solve=block_inverse;block=64;gate_sum=prefix_tree;g_min=-10000;" + ";".join(f"{p}=fp32/flush" for p in POINTS),
+        "capabilities": "ops=prefill;io=fp32;state=fp32;gate=fp32;beta=fp32;h0;ht;noht;g_min=-10000;beta_max=2",
         "properties": "deterministic;symmetric",
         "module": f"{ran.__module__}.{ran.__name__}",
         "packages": {"ejkernel": version("ejkernel"), "jax": version("jax"), "jaxlib": version("jaxlib")},
