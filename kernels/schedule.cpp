@@ -14,7 +14,7 @@ std::int64_t before(const std::vector<std::int64_t>& cuts, std::int64_t length, 
 }
 
 bool per_token(std::string_view tensor) {
-  for (const char* t : {"q", "k", "v", "g", "beta", "a", "x", "o", "y", "do"})
+  for (const char* t : {"q", "k", "v", "g", "angle", "beta", "a", "x", "o", "y", "do"})
     if (tensor == t) return true;
   return false;
 }

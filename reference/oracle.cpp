@@ -379,6 +379,11 @@ HeadTruth oracle_head(const HeadInputs& in, OracleStats* stats) { return oracle_
 HeadTruth oracle_head(const HeadInputs& in, std::int64_t outputs, OracleStats* stats) {
   using namespace oracle_detail;
   check_sizes(in);
+  if (in.rule == Rule::complex_kda && in.T == 0) { // a state that nothing turns is itself, whatever it holds
+    HeadInputs held = in;
+    held.rule = Rule::kda;
+    return oracle_head(held, outputs, stats);
+  }
   HeadEffort effort;
   HeadTruth truth;
   if (in.rule == Rule::complex_kda) {

@@ -251,7 +251,7 @@ void validate(const Problem& p) {
       static_cast<double>(std::max(p.sequences(), p.slots)) * static_cast<double>(p.value_heads) * static_cast<double>(p.key_dim) * static_cast<double>(p.value_dim) > limit)
     fail(text, "too large (more than 2^40 elements in one tensor)");
   if (p.raw && p.rule != Rule::gated_delta && p.rule != Rule::gated_linear) fail(text, "raw gates go with the rules gated_delta and gated_linear");
-  if (p.rule == Rule::complex_kda && (p.operation != Operation::prefill || p.key_dim % 2)) fail(text, "complex_kda is a rule of prefill, and k a whole number of pairs");
+  if (p.rule == Rule::complex_kda && p.key_dim % 2) fail(text, "complex_kda wants k to be a whole number of pairs");
   if (p.operation == Operation::stages) {
     if (p.chunk < 1 || p.chunk > 4096) fail(text, "stages needs chunk=<rows>, 1 to 4096");
     if (!p.split.empty() || p.raw || p.rule != Rule::gated_delta) fail(text, "a stage is one call of the rule gated_delta with gates as they are: no split, raw or rule");

@@ -1,5 +1,6 @@
 // Case family `decode_pool`: steps on a pool of states, in place, with index lists, rows without a sequence and reuse.
 // There to catch states that are read from or written to a slot that is not theirs, and slots that remember.
+#include "reference/recurrence.h"
 #include "suites/families/pool.h"
 #include "suites/families/relate.h"
 #include "suites/family.h"
@@ -102,7 +103,7 @@ struct DecodePool final : Family {
   static void prepare(const Problem& p, std::uint64_t seed, TensorSet& t) {
     pool::put_extremes(p, seed, t);
     const auto g = t.find("g");
-    if (g == t.end() || p.rule == Rule::kda) return;
+    if (g == t.end() || gate_per_key_channel(p.rule)) return;
     const auto offsets = p.offsets();
     for (std::size_t n = 0; n < p.lengths.size(); ++n)
       for (I h = 0; h < p.value_heads; ++h) {

@@ -29,7 +29,7 @@ struct Rules final : Family {
                              "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=delta", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda"});   // level smoke is full
     std::vector<Problem> p;
     for (const char* rule : {"linear", "retention", "gated_linear", "delta", "kda", "complex_kda"})
-      for (const char* shape : {"prefill/n1_t40_h2_hv4_k32_v16/fp32/h0", "prefill/n1_t24_h1_hv2_k64_v64/bf16/h0", "prefill/n3_t9+0+21_h1_hv2_k16_v24/fp32"})
+      for (const char* shape : {"prefill/n1_t40_h2_hv4_k32_v16/fp32/h0", "prefill/n1_t24_h1_hv2_k64_v64/bf16/h0", "prefill/n3_t9+0+21_h1_hv2_k16_v24/fp32", "prefill/n2_t19+8_h1_hv2_k16_v8/fp32/h0,split=7"})
         p.push_back(parse_problem(std::string(shape) + (std::string_view(shape).ends_with("fp32") ? "/rule=" : ",rule=") + rule));
     return p;
   }

@@ -8,6 +8,7 @@
 #include "reference/truth.h"
 #include "suites/family.h"
 #include "suites/power.h"
+#include "suites/runner.h"
 #include "suites/self/catch.h"
 
 using namespace gdn;
@@ -104,8 +105,8 @@ TEST_CASE("complex decays: contracts carried out stay within the bound, a wrong 
   }
 }
 
-TEST_CASE("complex decays are asked of prefill with pairs of key channels, one line else") {
-  for (const char* bad : {"prefill/n1_t4_h1_hv1_k3_v2/fp32/rule=complex_kda", "decode/n1_t4_h1_hv1_k4_v2/fp32/h0,slots=2,rule=complex_kda", "prefill/n1_t4_h1_hv1_k4_v2/fp32/raw,rule=complex_kda"}) CHECK_THROWS_AS(parse_problem(bad), std::invalid_argument);
+TEST_CASE("complex decays are asked of pairs of key channels and without raw gates, one line else") {
+  for (const char* bad : {"prefill/n1_t4_h1_hv1_k3_v2/fp32/rule=complex_kda", "prefill/n1_t4_h1_hv1_k4_v2/fp32/raw,rule=complex_kda"}) CHECK_THROWS_AS(parse_problem(bad), std::invalid_argument);
   Run run = turned(kTurned, 1);
   run.inputs.at("angle").set(0, std::nan(""));
   CHECK_THROWS_AS(oracle(run), std::invalid_argument);
@@ -129,5 +130,26 @@ TEST_CASE("faults of gates per key channel and of complex channels are killed by
     for (const VariantPower& v : f.variants)
       for (const Kill& k : v.kills) named = named || k.naming == Naming::right;
     CHECK(named);
+  }
+}
+
+TEST_CASE("faults of gates per key channel are seen step by step and with draft tokens, and correct kernels pass there and over cuts") {
+  PowerOptions o;
+  o.families = {"rules_pool"};
+  o.measure_survivors = false;
+  for (const Fault& f : fault_bank())
+    if (f.stage == kChannelFault) o.faults.push_back(f.name);
+  const PowerResult r = measure_power(o);
+  INFO(power_table(r));
+  CHECK(r.alarms.empty());
+  for (const FaultPower& f : r.faults) {
+    CAPTURE(f.fault->name);
+    CHECK(f.killed());
+  }
+  for (const char* id : {"rules:prefill/n2_t19+8_h1_hv2_k16_v8/fp32/h0,split=7,rule=complex_kda:1", "rules_pool:verify/n3_t10_h1_hv2_k16_v12/fp32/h0,slots=5,draft=3,rule=complex_kda:1"}) {
+    const Case c = make_case(parse_case_id(id));
+    const Record record = judge_case(make_golden(c), c, *open_inline("cpu_recurrent_fp32", {}));
+    INFO(id << ": " << record.reason);
+    CHECK(record.verdict == "PASSED");
   }
 }
