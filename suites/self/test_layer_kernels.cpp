@@ -37,10 +37,11 @@ TEST_CASE("the CPU kernels of the layer pass its profile, with conventions and w
   }
 }
 
-TEST_CASE("every fault of the layer is caught, and no twin fails") {
+TEST_CASE("every fault of the layer is caught and named, and no twin fails") {
   PowerOptions o;
   o.level = Level::smoke;
   o.measure_survivors = false;
+  o.identify = true;
   o.families = layer_families();
   for (const Fault& f : fault_bank())
     if (f.stage == kLayerFault) o.faults.push_back(f.name);
@@ -51,6 +52,8 @@ TEST_CASE("every fault of the layer is caught, and no twin fails") {
   for (const FaultPower& f : r.faults) {
     INFO(f.fault->name);
     CHECK(f.killed());
+    CHECK(f.compared() > 0);
+    CHECK(f.named() == f.compared());
   }
 }
 
