@@ -105,16 +105,21 @@ LayerNull layer_null(const Contract& c, const Run& run, const Truth& truth, std:
     if (i == static_cast<I>(executions.size())) nearest = simulate_layer(c, run);
     else executions[static_cast<std::size_t>(i)] = simulate_layer(c, run, SimulationMode::stochastic, philox(seed, hash_name("layer"), static_cast<std::uint64_t>(i)));
   });
-  // As sigma_head: 0.7 of an element's own variance and 0.3 of its row's, because few executions leave the estimate noisy.
+  // As sigma_head: 0.7 of an element's own variance and 0.3 of its row's, because few executions leave the estimate noisy. Rows of a few elements (a history has
+  // W-1 columns) are put together: where all executions round two of three alike, the third, if small, would say that they are known to its last digit.
   for (const auto& [name, t] : truth) {
-    const I width = t.shape.back(), size = static_cast<I>(t.hi.size());
+    const I size = static_cast<I>(t.hi.size());
+    I width = 1;
+    for (std::size_t d = t.shape.size(); d-- > 0 && width < kLeast;) width *= t.shape[d];
     std::vector<double>& sigma = null.sigma[name] = std::vector<double>(static_cast<std::size_t>(size), 0.0);
     for (I row = 0; row < size; row += width) {
       double mean_variance = 0;
       for (I i = row; i < row + width; ++i) {
+        // Relative to the first: where all agree the deviation is 0, and no rounding of a mean.
+        const auto moved = [&](int r) { return executions[static_cast<std::size_t>(r)].at(name).at(i) - executions[0].at(name).at(i); };
         double mean = 0, squares = 0;
-        for (int r = 0; r < kSigmaRuns; ++r) mean += executions[static_cast<std::size_t>(r)].at(name).at(i) / kSigmaRuns;
-        for (int r = 0; r < kSigmaRuns; ++r) squares += std::pow(executions[static_cast<std::size_t>(r)].at(name).at(i) - mean, 2);
+        for (int r = 0; r < kSigmaRuns; ++r) mean += moved(r) / kSigmaRuns;
+        for (int r = 0; r < kSigmaRuns; ++r) squares += (moved(r) - mean) * (moved(r) - mean);
         sigma[static_cast<std::size_t>(i)] = squares / (kSigmaRuns - 1);
         if (!decides(t, static_cast<std::size_t>(i))) continue;
         if (!std::isfinite(squares)) null.why_not = "executions of the contract overflow on this case";

@@ -18,7 +18,7 @@
 namespace gdn {
 namespace {
 
-constexpr int kVersion = 2;                        // of what a cache file holds
+constexpr int kVersion = 3;                        // of what a cache file holds
 // Deviations of the amplitude that must fit below its limit. It is a sum of many small terms, hence normal; 6 deviations, of a
 // deviation known from 48 runs, are exceeded with a probability of 1.3e-7 (Student's t, 47 degrees of freedom).
 constexpr double kAmplitudeSpreads = 6;
