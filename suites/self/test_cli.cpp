@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "golden/store.h"
 #include "kernels/session.h"
@@ -388,6 +390,68 @@ TEST_CASE("blind: inputs alone travel, and are judged as the whole golden is") {
     CHECK(contains(r.out, kernel[0] == 'f' ? "FAILED" : "PASSED"));
     CHECK(contains(r.err, "holds no expected results, making them"));
   }
+}
+
+TEST_CASE("blind: a folder of inputs has nothing of the results, and is judged as the kernel itself is") {
+  const Directory dir;
+  const std::string inputs = dir / "in", whole = dir / "whole", results = dir / "out";
+  std::string cases;
+  for (const char* id : {"typical:prefill/n1_t21_h2_hv4_k64_v32/fp32/h0:7", "random_tokens:prefill/n1_t40_h1_hv2_k16_v16/fp32/h0:1", "typical:prefill/n1_t9_h1_hv2_k16_v16/bf16/h0:1"})
+    cases += " --case '" + std::string(id) + "'";
+  REQUIRE(gdn_cts("generate --blind" + cases + " -o '" + inputs + "'").status == 0);
+  REQUIRE(gdn_cts("generate" + cases + " -o '" + whole + "'").status == 0);
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(inputs))
+    if (entry.path().extension() == ".h5") files.push_back(entry.path().filename().string());
+  REQUIRE(files.size() == 3);
+  for (const std::string& file : files) {
+    // The expected values lie uncompressed in a whole golden: their bytes are there, and in a blind one they are not.
+    const std::string shown = read_file(whole + "/" + file), shipped = read_file(inputs + "/" + file);
+    std::size_t found = 0, leaked = 0;
+    const Golden expected = read_golden(whole + "/" + file), blind = read_golden(inputs + "/" + file);
+    for (const auto& [tensor, truth] : expected.truths.at(0))
+      for (const double x : truth.hi) {
+        if (x == 0 || std::fabs(x) == std::exp2(std::ilogb(x))) continue;   // a power of two may be an attribute
+        const std::string bytes(reinterpret_cast<const char*>(&x), sizeof x);
+        found += contains(shown, bytes);
+        leaked += contains(shipped, bytes);
+      }
+    CHECK(found > 100);
+    CHECK(leaked == 0);
+    for (const Truth& t : blind.truths) CHECK(t.empty());
+  }
+  const std::string judge = "judge --golden '" + inputs + "' --candidate '" + results + "' --contract fp32-recurrent --json '" + dir / "judged" + "'";
+  fs::create_directories(results);
+  for (const char* kernel : {"cpu_recurrent_fp32", "faulty/correction_before_decay/recurrent-fp32"}) {
+    const auto session = open_inline(kernel, {});
+    for (const std::string& file : files) {
+      const Golden g = read_golden(inputs + "/" + file);
+      const std::string id = case_id(g.the_case);
+      REQUIRE(g.the_case.runs.size() == 1);
+      write_tensors(results + "/" + file, id, g.the_case.problem, session->run(g.the_case.runs[0], id).outputs);
+    }
+    const Result judged = gdn_cts(judge), verified = gdn_cts("verify --kernel " + std::string(kernel) + cases + " --json '" + dir / "verified" + "'");
+    CAPTURE(kernel, judged.out, judged.err, verified.out);
+    CHECK(judged.status == verified.status);
+    CHECK(judged.status == (kernel[0] == 'f' ? 1 : 0));
+    std::map<std::string, std::string> by_judge, by_verify;
+    for (const Record& r : read_records(dir / "judged")) by_judge[r.case_id] = r.verdict + " " + r.reason;
+    for (const Record& r : read_records(dir / "verified")) by_verify[r.case_id] = r.verdict + " " + r.reason;
+    CHECK(by_judge.size() == 3);
+    CHECK(by_judge == by_verify);
+  }
+  CHECK(gdn_cts(judge + " --capabilities 'ops=prefill;io=fp32;h0;ht'").status == 1);
+  const std::string bf16 = results + "/" + *std::find_if(files.begin(), files.end(), [](const std::string& f) { return contains(f, "bf16"); });
+  fs::remove(bf16);
+  const Result missing = gdn_cts(judge);
+  CHECK(missing.status == 1);
+  CHECK(contains(missing.out, "no results: there is no " + bf16));
+  CHECK(contains(gdn_cts(judge + " --capabilities 'io=fp32;h0;ht'").out, "io=bf16 not in declared io=fp32"));
+  refused("judge --golden '" + inputs + "' --candidate '" + inputs + "/" + files[0] + "' --contract fp32-recurrent", "--candidate has to be one");
+  refused(judge + " --profile decode", "holds no case of that profile");
+  refused("judge --golden '" + inputs + "' --candidate '" + results + "'", "Give --contract");
+  fs::create_directories(dir / "empty");
+  refused("judge --golden '" + dir / "empty" + "' --candidate '" + results + "' --contract fp32-recurrent", "holds no case");
 }
 
 TEST_CASE("output that a closed standard output loses is no success, and costs no file") {

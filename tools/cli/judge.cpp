@@ -1,8 +1,11 @@
-// gdn-cts judge: results that were computed elsewhere, or a kernel on a golden file of recorded inputs.
+// gdn-cts judge: results that were computed elsewhere, of one case or of a folder of them, or a kernel on a golden file of recorded inputs.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "golden/store.h"
 #include "kernels/contract_file.h"
@@ -10,24 +13,69 @@
 #include "suites/runner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/kernel_options.h"
+#include "tools/cli/progress.h"
 #include "tools/cli/show.h"
 
 namespace gdn::cli {
 namespace {
 
+// Outputs of one run, in the group of its name where the case has several. Throws BadInput, one line.
+TensorSet outputs_of(const std::string& file, const Run& run, bool alone, const Convention& layout) {
+  TensorSet found = read_tensors(file, alone ? "/" : "/" + run.name), outputs;
+  for (auto& [tensor, want] : output_shapes(layout, run)) {
+    const std::string where = file + ": " + (alone ? "" : "/" + run.name) + "/" + tensor;
+    const auto at = found.find(tensor);
+    if (at == found.end()) throw BadInput(where + ": dataset is missing");
+    if (at->second.shape != want.shape) throw BadInput(where + ": shape " + shape_text(at->second.shape) + ", want " + shape_text(want.shape));
+    try {
+      outputs[tensor] = coerce(at->second, want.dtype);
+    } catch (const std::invalid_argument& e) {
+      throw BadInput(where + ": " + e.what());
+    }
+  }
+  return from_kernel(layout, run, std::move(outputs));
+}
+
+// A folder of results as a kernel, so that they are gated like one. Its cases are files named like those of the inputs.
+class Folder final : public KernelSession {
+ public:
+  Folder(std::string folder, KernelInfo info) : folder_(std::move(folder)), info_(std::move(info)) {}
+  const KernelInfo& info() const override { return info_; }
+  Execution run(const Run& run, const std::string& id) override {
+    Execution e;
+    const std::string file = (std::filesystem::path(folder_) / (file_stem(id) + ".h5")).string();
+    std::error_code code;
+    try {
+      if (!std::filesystem::exists(file, code)) throw BadInput("no results: there is no " + file);
+      e.outputs = outputs_of(file, run, make_case(parse_case_id(id)).runs.size() == 1, info_.convention);
+    } catch (const BadInput& bad) {
+      e.outcome = Outcome::error;
+      e.message = bad.what();
+    }
+    return e;
+  }
+
+ private:
+  std::string folder_;
+  KernelInfo info_;
+};
+
 struct JudgeCommand final : Command {
   KernelOptions kernel;
   OutputOptions output;
-  std::string golden_file, candidate, convention, properties, label;
+  std::string golden_file, candidate, convention, properties, capabilities, label;
+  std::vector<std::string> profiles;
 
   std::string name() const override { return "judge"; }
   std::string summary() const override { return "judge results that were computed elsewhere against a golden file"; }
   int order() const override { return 31; }
   void options(Options& o) override {
-    o.option("--golden", golden_file, "FILE.h5", "expected results (required)");
-    o.option("--candidate", candidate, "FILE.h5", "results: o and ht (of verify also snapshots, of a stage its outputs) at the root, or one group per run (golden/README.md)");
+    o.option("--golden", golden_file, "FILE.h5", "expected results, or inputs without them (required); or a folder of such files, as `gdn-cts generate --blind` writes");
+    o.option("--candidate", candidate, "FILE.h5", "results: o and ht (of verify also snapshots, of a stage its outputs) at the root, or one group per run (golden/README.md); or a folder of such files, named like those of --golden");
     o.option("--convention", convention, "CONVENTION", "in which the results are laid out (`list conventions`); default canonical");
     o.option("--properties", properties, "P;...", "what the candidate promises: deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill");
+    o.option("--capabilities", capabilities, "C;...", "with folders: what the candidate does, as a kernel declares it (tools/adapters/README.md); other cases are NOT_SUPPORTED. Default: everything");
+    o.option("--profile", profiles, "PROFILE", "with folders: only the cases of this profile; may be repeated", true);
     o.option("--name", label, "NAME", "what the report calls it; default the file's name");
     kernel.declare(o);
     output.declare(o);
@@ -68,25 +116,68 @@ struct JudgeCommand final : Command {
 
   std::vector<Execution> executions(const Case& c, const Convention& layout) const {
     std::vector<Execution> list;
-    for (const Run& run : c.runs) {
-      TensorSet found = read_tensors(candidate, c.runs.size() == 1 ? "/" : "/" + run.name);
-      TensorSet outputs;
-      for (auto& [tensor, want] : output_shapes(layout, run)) {
-        const std::string where = candidate + ": " + (c.runs.size() == 1 ? "" : "/" + run.name) + "/" + tensor;
-        const auto at = found.find(tensor);
-        if (at == found.end()) throw BadInput(where + ": dataset is missing");
-        if (at->second.shape != want.shape) throw BadInput(where + ": shape " + shape_text(at->second.shape) + ", want " + shape_text(want.shape));
-        try {
-          outputs[tensor] = coerce(at->second, want.dtype);
-        } catch (const std::invalid_argument& e) {
-          throw BadInput(where + ": " + e.what());
-        }
-      }
-      Execution e;
-      e.outputs = from_kernel(layout, run, std::move(outputs));
-      list.push_back(std::move(e));
-    }
+    for (const Run& run : c.runs) list.emplace_back().outputs = outputs_of(candidate, run, c.runs.size() == 1, layout);
     return list;
+  }
+
+  // The case of a file of inputs, with the relations that its family knows, where that makes the same inputs still.
+  std::optional<Case> of_family(const Case& stored) const {
+    if (!find_family(stored.family)) return std::nullopt;
+    Case fresh = make_case({stored.family, stored.problem, stored.seed});
+    bool same = fresh.runs.size() == stored.runs.size();
+    for (std::size_t i = 0; same && i < stored.runs.size(); ++i) same = fresh.runs[i].inputs == stored.runs[i].inputs;
+    return same ? std::optional(std::move(fresh)) : std::nullopt;
+  }
+
+  int judge_folder() {
+    namespace fs = std::filesystem;
+    std::error_code code;
+    if (!fs::is_directory(candidate, code)) throw Usage("--golden is a folder, so --candidate has to be one; " + candidate + " is none");
+    KernelInfo info;
+    info.name = label.empty() ? (fs::path(candidate) / "").parent_path().filename().string() : label;
+    if (kernel.contract.empty()) throw Usage("which precision contract are the candidates held to? Give --contract (`gdn-cts list contracts`)");
+    info.contract = read_contract(kernel.contract);
+    info.convention = parse_convention(convention);
+    info.properties = parse_properties(properties);
+    if (!capabilities.empty()) info.capabilities = parse_capabilities(capabilities);
+    info.how = "--candidate " + shell_quote(candidate);
+    GateOptions gate;
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(golden_file, code))
+      if (entry.path().extension() == ".h5") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    std::set<std::string> known;
+    for (const fs::path& file : files) {
+      const Case stored = read_golden(file).the_case;
+      const auto c = of_family(stored);
+      if (!c) throw BadInput(file.string() + ": its inputs are not those that a case family makes now; judge it alone");
+      known.insert(file.filename().string());
+      if (profiles.empty() || std::any_of(profiles.begin(), profiles.end(), [&](const std::string& p) { return in_profile(find_family(c->family)->profile(), p); }))
+        gate.case_ids.push_back(case_id(*c));
+    }
+    if (gate.case_ids.empty()) throw Usage("--golden: " + golden_file + " holds no case" + (profiles.empty() ? "" : " of that profile"));
+    for (const auto& entry : fs::directory_iterator(candidate, code))
+      if (entry.path().extension() == ".h5" && !known.count(entry.path().filename().string()))
+        note(entry.path().string() + ": no such case in " + golden_file + ", not judged");
+    Folder results(candidate, info);
+    GateResult result;
+    {
+      Progress progress("judge");
+      result = run_gate(gate, results, [&](std::size_t done, std::size_t total, const Record& r) { progress.at(done, total, r.family); });
+    }
+    const std::string options = " --contract " + shell_quote(to_string(info.contract)) + (convention.empty() ? "" : " --convention " + shell_quote(convention)) +
+                                (properties.empty() ? "" : " --properties " + shell_quote(properties));
+    for (Record& r : result.records) {
+      const std::string file = file_stem(r.case_id) + ".h5";
+      r.level.clear();                             // of its own, the folder has none
+      r.repro = "gdn-cts judge --golden " + shell_quote((fs::path(golden_file) / file).string()) + " --candidate " + shell_quote((fs::path(candidate) / file).string()) + options;
+    }
+    std::map<std::string, std::size_t> count;
+    for (const Record& r : result.records) ++count[r.verdict];
+    result.summary = fmt::format("{}: {} cases of {}", result.exit_status ? "FAIL" : "PASS", result.records.size(), reports::printable(golden_file));
+    for (const auto& [verdict, n] : count) result.summary += fmt::format(", {} {}", n, verdict);
+    show_gate(result, output);
+    return result.exit_status;
   }
 
   int run() override {
@@ -94,16 +185,17 @@ struct JudgeCommand final : Command {
     output.prepare();
     if (golden_file.empty()) throw Usage("--golden FILE is required");
     if (candidate.empty() == !kernel.given()) throw Usage("give either --candidate FILE or a kernel (--kernel, --plugin, --exec)");
+    std::error_code code;
+    if (std::filesystem::is_directory(golden_file, code)) {
+      if (kernel.given()) throw Usage("a kernel is gated by `gdn-cts verify`; a folder is judged with --candidate");
+      return judge_folder();
+    }
+    if (!capabilities.empty() || !profiles.empty()) throw Usage("--capabilities and --profile are for folders");
     Golden golden = read_golden(golden_file);
     Case c = golden.the_case;
     // Relations between runs are not stored; the family that made the case knows them.
-    if (find_family(c.family)) {
-      Case fresh = make_case({c.family, c.problem, c.seed});
-      bool same = fresh.runs.size() == c.runs.size();
-      for (std::size_t i = 0; same && i < c.runs.size(); ++i) same = fresh.runs[i].inputs == c.runs[i].inputs;
-      if (same) c = std::move(fresh);
-      else note(golden_file + ": its inputs are not those that family " + c.family + " makes now: relations between runs are not judged");
-    }
+    if (auto fresh = of_family(c)) c = std::move(*fresh);
+    else if (find_family(c.family)) note(golden_file + ": its inputs are not those that family " + c.family + " makes now: relations between runs are not judged");
     // A blind file (generate --blind) has inputs only.
     if (std::none_of(golden.the_case.runs.begin(), golden.the_case.runs.end(), [](const Run& r) { return r.truth; })) {
       const bool of_family = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.truth; });
