@@ -18,7 +18,7 @@ std::vector<const Family*>& registry() {
   return r;
 }
 
-// The file as problems by family, of those that are there.
+// The file as problems by family.
 const std::map<std::string, std::vector<Problem>>& smoke() {
   static const auto all = [] {
     std::map<std::string, std::vector<Problem>> by_family;
@@ -26,20 +26,27 @@ const std::map<std::string, std::vector<Problem>>& smoke() {
     for (std::string line; std::getline(text, line);) {
       if (line.empty() || line[0] == '#') continue;
       const auto space = line.find(' ');
-      auto& problems = by_family[line.substr(0, space)];
-      if (line.substr(space + 1) != "-") problems.push_back(parse_problem(line.substr(space + 1)));
+      by_family[line.substr(0, space)].push_back(parse_problem(line.substr(space + 1)));
     }
     return by_family;
   }();
   return all;
 }
 
-std::vector<Problem> problems_of(const Family& f, Level level, std::uint64_t seed) {
-  if (const auto chosen = smoke().find(f.name()); level == Level::smoke && chosen != smoke().end()) return chosen->second;
+void add_new(std::vector<Problem>& all, std::vector<Problem> more) {
+  for (Problem& p : more)
+    if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(std::move(p));
+}
+
+std::vector<Problem> own_problems_of(const Family& f, Level level, std::uint64_t seed) {
   std::vector<Problem> all;
-  for (int l = 0; l <= static_cast<int>(level); ++l)
-    for (Problem& p : f.drawn(static_cast<Level>(l), seed))
-      if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(std::move(p));
+  for (int l = 0; l <= static_cast<int>(level); ++l) add_new(all, f.drawn(static_cast<Level>(l), seed));
+  return all;
+}
+
+std::vector<Problem> problems_of(const Family& f, Level level, std::uint64_t seed) {
+  std::vector<Problem> all = own_problems_of(f, level, seed);
+  if (const auto chosen = smoke().find(f.name()); chosen != smoke().end()) add_new(all, chosen->second);
   return all;
 }
 }  // namespace
@@ -83,6 +90,13 @@ std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<
     if (!only.empty() && std::find(only.begin(), only.end(), f->name()) == only.end()) continue;
     for (Problem& p : problems_of(*f, level, seed)) ids.push_back({f->name(), std::move(p), seed});
   }
+  return ids;
+}
+
+std::vector<CaseId> own_cases_of(Level level, std::uint64_t seed) {
+  std::vector<CaseId> ids;
+  for (const Family* f : registry())
+    for (Problem& p : own_problems_of(*f, level, seed)) ids.push_back({f->name(), std::move(p), seed});
   return ids;
 }
 

@@ -23,8 +23,6 @@ class Family {
   virtual std::vector<std::string> kinds() const = 0;  // kinds of fault it must kill by itself
   virtual bool random() const { return false; }    // eligible for the statistical check
   virtual bool exact_scale() const { return false; }   // needs a scale that is a power of two to show what it is for
-  virtual bool always() const { return false; }    // every level runs all its problems
-  // Of level smoke: small problems among which the cases of the level are chosen (cases_of).
   virtual std::vector<Problem> problems(Level level) const = 0;
   // Of families that draw their problems anew for every seed; problems() are those of seed 1.
   virtual std::vector<Problem> drawn(Level level, std::uint64_t) const { return problems(level); }
@@ -40,9 +38,10 @@ const Family* find_family(std::string_view name);
 const Family& family_named(std::string_view name);
 struct RegisterFamily { explicit RegisterFamily(const Family* f); };
 
-// All cases of a level, in the canonical order, with one seed each; a level holds the problems of those below. Level smoke is the least
-// set of them that catches what level ci catches, as suites/smoke.txt says; a family that the file does not name yet runs its problems.
+// All cases of a level, in the canonical order, with one seed each; a level holds the problems of those below. Level smoke has beside the
+// families' own problems those of suites/smoke.txt, with which it catches what level ci catches.
 std::vector<CaseId> cases_of(Level level, std::uint64_t seed, const std::vector<std::string>& families = {});
+std::vector<CaseId> own_cases_of(Level level, std::uint64_t seed = 1);   // of the families' own problems alone
 // Whether the case is made and judged beside others. Larger ones, of more than about a second of work or a quarter of a GB, come one at
 // a time and have all processors: what is in memory at once stays small.
 inline bool beside_others(const CaseId& id) { return id.problem.token_heads() < 16384; }

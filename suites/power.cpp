@@ -423,7 +423,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
   return result;
 }
 
-std::vector<std::size_t> greedy_cover(const PowerResult& r) {
+std::vector<std::size_t> greedy_cover(const PowerResult& r, const std::vector<CaseId>& given) {
   constexpr double kOverhead = 4;                  // token-heads that a case costs beside its own
   std::map<std::size_t, std::set<std::string>> killed_by;        // case -> variants
   std::set<std::string> open;
@@ -433,8 +433,10 @@ std::vector<std::size_t> greedy_cover(const PowerResult& r) {
         killed_by[k.case_index].insert(std::string(f.fault->name) + "/" + v.name());
         open.insert(std::string(f.fault->name) + "/" + v.name());
       }
+  std::set<std::string> free;
+  for (const CaseId& id : given) free.insert(id.family + ":" + to_string(id.problem) + ":" + std::to_string(id.seed));
   for (std::size_t i = 0; i < r.cases.size(); ++i)
-    if (const Family* family = find_family(r.cases[i].family); family && family->always()) {
+    if (free.count(r.cases[i].id)) {
       for (const std::string& v : killed_by[i]) open.erase(v);
       killed_by.erase(i);
     }
@@ -519,21 +521,15 @@ const char* name(Naming n) {
 
 std::string smoke_text(const PowerResult& r) {
   std::string text =
-      "# Level smoke: the least set of cases, found greedily, that kills every form and scalar of every fault of the bank that level " + std::string(name(r.level)) + " kills.\n"
-      "# Made by: gdn-cts power --level " + name(r.level) + " --full --smoke suites/smoke.txt\n"
-      "# A family with - needs no case here. One that is not named yet, because it came later, runs its own small problems.\n";
-  std::map<std::string, std::vector<std::string>> by_family;
-  for (const PowerCase& c : r.cases)
-    if (const Family* f = find_family(c.family); f && !f->always()) by_family[c.family];
-  for (const std::size_t i : greedy_cover(r)) {
+      "# What level smoke runs beside the small problems of every family, which claims are tested by: the least set of cases, found greedily,\n"
+      "# with which it kills every form and scalar of every fault of the bank that level " + std::string(name(r.level)) + " kills.\n"
+      "# Made by: gdn-cts power --level " + name(r.level) + " --full --smoke suites/smoke.txt\n";
+  std::set<std::string> lines;
+  for (const std::size_t i : greedy_cover(r, own_cases_of(Level::smoke))) {
     const CaseId id = parse_case_id(r.cases[i].id);
-    by_family[id.family].push_back(to_string(id.problem));
+    lines.insert(id.family + " " + to_string(id.problem) + "\n");
   }
-  for (auto& [family, problems] : by_family) {
-    std::sort(problems.begin(), problems.end());
-    if (problems.empty()) text += family + " -\n";
-    for (const std::string& p : problems) text += family + " " + p + "\n";
-  }
+  for (const std::string& l : lines) text += l;
   return text;
 }
 

@@ -99,10 +99,9 @@ struct PowerResult {
 PowerResult measure_power(const PowerOptions& o, const std::function<void(std::size_t done, std::size_t total)>& progress = {});
 
 // The least set of cases found greedily (most new variants of faults per token-head first, then without those that the later ones made
-// needless) that kills every variant of every fault that the whole run killed. Families that every level runs whole come for nothing
-// and are left out. Needs a full run.
-std::vector<std::size_t> greedy_cover(const PowerResult& r);
-// The cover as the text that defines level smoke (suites/smoke.txt).
+// needless) that kills every variant of every fault that the whole run killed and that `given`, cases run anyway, do not. Needs a full run.
+std::vector<std::size_t> greedy_cover(const PowerResult& r, const std::vector<CaseId>& given = {});
+// The cases that level smoke runs beside the families' small problems (suites/smoke.txt).
 std::string smoke_text(const PowerResult& r);
 // Kinds that a family lists and that no fault of the kind was killed by in it: "typical: gate-clamped". Needs a full run.
 std::vector<std::string> unproven_kinds(const PowerResult& r);

@@ -40,7 +40,6 @@ struct Worst final : Family {
            "run as they were found, at every level.";
   }
   std::vector<std::string> kinds() const override { return {"operand-narrowed", "inverse-narrowed", "state-narrowed"}; }
-  bool always() const override { return true; }
   std::vector<Problem> problems(Level) const override {
     std::vector<Problem> all;
     for (const WorstInput& w : worst_inputs())
