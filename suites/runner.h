@@ -19,6 +19,7 @@ struct GateOptions {
   std::uint64_t seed = 1;
   std::vector<std::string> profiles{"core"};
   std::vector<std::string> families, case_ids;     // narrowing; a narrowed gate says so
+  bool given = false;                              // case_ids are what there is, not what was asked for: profiles say which of them are required
   std::filesystem::path golden_dir;                // cache: read when valid for the case, written otherwise; empty: none
   std::vector<Waiver> waivers;                     // failures that are tolerated (suites/waivers.h)
   bool fail_fast = false;

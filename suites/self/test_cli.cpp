@@ -448,10 +448,37 @@ TEST_CASE("blind: a folder of inputs has nothing of the results, and is judged a
   CHECK(contains(missing.out, "no results: there is no " + bf16));
   CHECK(contains(gdn_cts(judge + " --capabilities 'io=fp32;h0;ht'").out, "io=bf16 not in declared io=fp32"));
   refused("judge --golden '" + inputs + "' --candidate '" + inputs + "/" + files[0] + "' --contract fp32-recurrent", "--candidate has to be one");
-  refused(judge + " --profile decode", "holds no case of that profile");
+  refused(judge + " --profile decode", "holds no case of profile decode");
   refused("judge --golden '" + inputs + "' --candidate '" + results + "'", "Give --contract");
   fs::create_directories(dir / "empty");
   refused("judge --golden '" + dir / "empty" + "' --candidate '" + results + "' --contract fp32-recurrent", "holds no case");
+}
+
+TEST_CASE("blind: what a folder holds beside the profile that is claimed is not required, and nothing passes by leaving files out") {
+  const Directory dir;
+  const std::string inputs = dir / "in", results = dir / "out";
+  std::string cases;
+  for (const char* id : {"typical:prefill/n1_t21_h2_hv4_k64_v32/fp32/h0:7", "decode_steps:decode/n2_t4_h2_hv4_k64_v64/fp32/h0,slots=3:1", "random_tokens:prefill/n1_t40_h1_hv2_k16_v16/fp32/h0:1"})
+    cases += " --case '" + std::string(id) + "'";
+  REQUIRE(gdn_cts("generate --blind" + cases + " -o '" + inputs + "'").status == 0);
+  fs::create_directories(results);
+  const auto session = open_inline("cpu_recurrent_fp32", {});
+  for (const auto& entry : fs::directory_iterator(inputs)) {
+    if (entry.path().extension() != ".h5") continue;
+    const Golden g = read_golden(entry.path());
+    if (g.the_case.problem.operation == Operation::decode) continue;
+    write_tensors(results + "/" + entry.path().filename().string(), case_id(g.the_case), g.the_case.problem, session->run(g.the_case.runs[0], case_id(g.the_case)).outputs);
+  }
+  const std::string judge = "judge --golden '" + inputs + "' --candidate '" + results + "' --contract fp32-recurrent";
+  const Result prefill = gdn_cts(judge + " --capabilities 'ops=prefill;io=fp32;h0;ht'");
+  CAPTURE(prefill.out, prefill.err);
+  CHECK(prefill.status == 0);
+  CHECK(contains(prefill.out, "narrowed to the cases of the folder, required: core"));
+  CHECK(gdn_cts(judge + " --capabilities 'ops=prefill;io=fp32;h0;ht' --profile core --profile decode").status == 1);
+  const Result all = gdn_cts(judge);               // all that the folder asks, decode as well
+  CHECK(all.status == 1);
+  CHECK(contains(all.out, "no results: there is no"));
+  CHECK_FALSE(contains(all.out, "not in declared"));
 }
 
 TEST_CASE("output that a closed standard output loses is no success, and costs no file") {

@@ -9,6 +9,7 @@
 
 #include "golden/store.h"
 #include "kernels/contract_file.h"
+#include "kernels/schedule.h"
 #include "reports/text.h"
 #include "suites/runner.h"
 #include "tools/cli/command.h"
@@ -74,8 +75,8 @@ struct JudgeCommand final : Command {
     o.option("--candidate", candidate, "FILE.h5", "results: o and ht (of verify also snapshots, of a stage its outputs) at the root, or one group per run (golden/README.md); or a folder of such files, named like those of --golden");
     o.option("--convention", convention, "CONVENTION", "in which the results are laid out (`list conventions`); default canonical");
     o.option("--properties", properties, "P;...", "what the candidate promises: deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill");
-    o.option("--capabilities", capabilities, "C;...", "with folders: what the candidate does, as a kernel declares it (tools/adapters/README.md); other cases are NOT_SUPPORTED. Default: everything");
-    o.option("--profile", profiles, "PROFILE", "with folders: only the cases of this profile; may be repeated", true);
+    o.option("--capabilities", capabilities, "C;...", "with folders: what the candidate does, as a kernel declares it (tools/adapters/README.md); other cases are NOT_SUPPORTED. Default: all that the folder asks");
+    o.option("--profile", profiles, "PROFILE", "with folders: what the candidate claims and must show, of what is there (default: core); may be repeated", true);
     o.option("--name", label, "NAME", "what the report calls it; default the file's name");
     kernel.declare(o);
     output.declare(o);
@@ -129,6 +130,33 @@ struct JudgeCommand final : Command {
     return same ? std::optional(std::move(fresh)) : std::nullopt;
   }
 
+  // The capabilities of a kernel that does nothing, and what it takes to do a problem as well.
+  static Capabilities nothing() {
+    Capabilities c;
+    c.operations.clear();
+    c.rules.clear();
+    for (auto* dtypes : {&c.io, &c.state, &c.gate, &c.beta}) dtypes->clear();
+    c.l2.clear();
+    c.strides = c.short_offsets = c.noht = c.raw_gates = c.any_beta = true;
+    return c;
+  }
+  static void add(const Problem& p, Capabilities& c) {
+    const auto put = [](auto& list, const auto& x) {
+      if (std::find(list.begin(), list.end(), x) == list.end()) list.push_back(x);
+    };
+    put(c.operations, p.operation);
+    for (const Problem& call : call_problems(p)) put(c.operations, call.operation);
+    put(c.rules, p.rule);
+    put(c.io, p.io);
+    put(c.state, p.state);
+    put(c.gate, p.gate);
+    put(c.beta, p.beta);
+    put(c.l2, p.l2);
+    if (p.operation != Operation::stages) return;
+    put(c.stages, p.stage);
+    put(c.chunks, p.chunk);
+  }
+
   int judge_folder() {
     namespace fs = std::filesystem;
     std::error_code code;
@@ -139,9 +167,11 @@ struct JudgeCommand final : Command {
     info.contract = read_contract(kernel.contract);
     info.convention = parse_convention(convention);
     info.properties = parse_properties(properties);
-    if (!capabilities.empty()) info.capabilities = parse_capabilities(capabilities);
+    info.capabilities = capabilities.empty() ? nothing() : parse_capabilities(capabilities);
     info.how = "--candidate " + shell_quote(candidate);
     GateOptions gate;
+    gate.given = true;
+    if (!profiles.empty()) gate.profiles = profiles;
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(golden_file, code))
       if (entry.path().extension() == ".h5") files.push_back(entry.path());
@@ -152,10 +182,14 @@ struct JudgeCommand final : Command {
       const auto c = of_family(stored);
       if (!c) throw BadInput(file.string() + ": its inputs are not those that a case family makes now; judge it alone");
       known.insert(file.filename().string());
-      if (profiles.empty() || std::any_of(profiles.begin(), profiles.end(), [&](const std::string& p) { return in_profile(find_family(c->family)->profile(), p); }))
-        gate.case_ids.push_back(case_id(*c));
+      gate.case_ids.push_back(case_id(*c));
+      if (capabilities.empty())
+        for (const Run& run : c->runs) add(run.problem, info.capabilities);
     }
-    if (gate.case_ids.empty()) throw Usage("--golden: " + golden_file + " holds no case" + (profiles.empty() ? "" : " of that profile"));
+    if (gate.case_ids.empty()) throw Usage("--golden: " + golden_file + " holds no case");
+    for (const std::string& p : profiles)
+      if (std::none_of(gate.case_ids.begin(), gate.case_ids.end(), [&](const std::string& id) { return in_profile(find_family(parse_case_id(id).family)->profile(), p); }))
+        throw Usage("--golden: " + golden_file + " holds no case of profile " + p);
     for (const auto& entry : fs::directory_iterator(candidate, code))
       if (entry.path().extension() == ".h5" && !known.count(entry.path().filename().string()))
         note(entry.path().string() + ": no such case in " + golden_file + ", not judged");
@@ -176,6 +210,8 @@ struct JudgeCommand final : Command {
     for (const Record& r : result.records) ++count[r.verdict];
     result.summary = fmt::format("{}: {} cases of {}", result.exit_status ? "FAIL" : "PASS", result.records.size(), reports::printable(golden_file));
     for (const auto& [verdict, n] : count) result.summary += fmt::format(", {} {}", n, verdict);
+    result.summary += "; narrowed to the cases of the folder, required:";
+    for (const std::string& p : gate.profiles) result.summary += " " + p;
     show_gate(result, output);
     return result.exit_status;
   }
