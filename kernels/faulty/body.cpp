@@ -40,6 +40,7 @@ constexpr Fault kTable[] = {
     {"last_token_not_written", "final-state-wrong", R, 0, "the write of the last token is left out of the state", "public reports of loops that stop one step early"},
     {"outer_product_transposed", "layout-transposed", R, 0, "the update adds v k^T instead of k v^T", "public reports of state orientation mixed inside one kernel"},
     {"scale_missing", "scale-wrong", RC, 0, "q is not scaled", "public reports of scale lost between wrapper and kernel"},
+    {"scale_fixed_for_odd_dims", "scale-wrong", RC, 0, "where K is no power of two the scale is K^-1/2, whatever was asked for", "code paths of padded dims with a scale of their own"},
     {"scale_twice", "scale-wrong", RC, 0, "q is scaled by caller and kernel", "public reports of scale applied in both wrapper and kernel"},
     {"scale_of_value_dim", "scale-wrong", RC, 0, "the scale is V^-1/2 instead of K^-1/2", "a head dimension taken from the wrong tensor"},
     {"scale_of_padded_key_dim", "scale-wrong", RC, 0, "the scale is formed from the key dimension padded to a power of two", "kernels that read the scale from a tile size"},
@@ -319,7 +320,9 @@ constexpr Fault kTable[] = {
     {"accepted_of_first_row", "acceptance-wrong", R, 0, "all rows use the count of the first one", "a missing stride"},
     {"accepted_state_not_kept", "acceptance-wrong", R, 0, "the accepted state is continued but not stored into its slot", "public reports of commits that are lost when nothing is accepted next"},
     {"drafts_written_to_pool", "acceptance-wrong", R, 0, "the state after all draft tokens is written to the pool before any is accepted", "decode kernels used for drafts"},
-    {"slot_number_in_4_bits", "slot-wrong", R, 16, "slots are found by their number modulo 16", "packed work descriptors with short fields"},
+    {"slot_number_in_8_bits", "slot-wrong", R, 256, "slots are found by their number modulo 256", "packed work descriptors with short fields"},
+    {"slot_zero_is_none", "slot-padding-mishandled", R, 0, "slot 0 is taken for no sequence", "pools whose first block is reserved"},
+    {"rows_past_32_skipped", "output-unwritten", R, 32, "batch rows past the 32nd of decode and verify are not processed", "launch grids and tables of a fixed size"},
     {"snapshots_of_four_drafts", "snapshot-wrong", R, 4, "draft tokens past the fourth have no snapshot of their own: the fourth's is overwritten", "buffers made for a fixed number of drafts"},
     {"accepted_limited_to_four", "acceptance-wrong", R, 4, "of more than four accepted tokens only four are continued", "loops unrolled for a fixed number of drafts"},
     {"masked_fill_gate_skips_token", "gate-reset-lost", RC, -9999, "a token whose gate is at or below a fill value is taken as masked: neither decayed nor written", "padding that is marked by values instead of by lengths"},
@@ -508,7 +511,9 @@ class Body {
       if (slot < 0) return false;
     }
     if (is("slot_limited_to_batch"_f)) slot = std::min(slot, x_.N - 1);
-    if (is("slot_number_in_4_bits"_f)) slot %= static_cast<std::int64_t>(p_);
+    if (is("slot_number_in_8_bits"_f)) slot %= static_cast<std::int64_t>(p_);
+    if (is("slot_zero_is_none"_f) && slot == 0) return false;
+    if (is("rows_past_32_skipped"_f) && n >= static_cast<std::int64_t>(p_)) return false;
     read_ = write_ = slot;
     if (is("slot_list_ignored"_f) || is("slot_list_ignored_on_read"_f)) read_ = std::min(n, last);
     if (is("slot_list_ignored"_f) || is("slot_list_ignored_on_write"_f)) write_ = std::min(n, last);
@@ -654,6 +659,7 @@ class Body {
     const double K = static_cast<double>(x_.K);
     if (is("scale_missing"_f)) scale_ = 1;
     if (is("scale_twice"_f)) scale_ *= scale_;
+    if (is("scale_fixed_for_odd_dims"_f) && (K_ & (K_ - 1)) != 0) scale_ = T(1) / std::sqrt(static_cast<T>(K_));
     if (is("scale_of_value_dim"_f)) scale_ = static_cast<T>(1 / std::sqrt(static_cast<double>(x_.V)));
     if (is("scale_of_padded_key_dim"_f)) {
       std::int64_t padded = 16;

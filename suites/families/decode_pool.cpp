@@ -30,7 +30,8 @@ struct DecodePool final : Family {
     if (level == Level::smoke)
       return fill::problems({"decode/n4_t4_h2_hv4_k32_v48/bf16/h0,slots=24", "decode/n4_t4_h2_hv4_k32_v48/fp32/h0,slots=24",
                              "decode/n3_t2_h1_hv2_k64_v64/bf16/h0,slots=6", "decode/n3_t2_h1_hv2_k64_v64/fp32/h0,slots=6",
-                             "decode/n3_t2_h1_hv2_k128_v128/bf16/h0,slots=5", "decode/n3_t2_h1_hv2_k128_v128/fp32/h0,slots=5"});
+                             "decode/n3_t2_h1_hv2_k128_v128/bf16/h0,slots=3", "decode/n3_t2_h1_hv2_k128_v128/fp32/h0,slots=3",
+                             "decode/n70_t2_h1_hv1_k8_v8/bf16/h0,slots=300", "decode/n70_t2_h1_hv1_k8_v8/fp32/h0,slots=300"});
     std::vector<Problem> list;
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text : {"n4_t6_h2_hv4_k32_v48/*/h0,slots=9", "n5_t4_h1_hv3_k48_v32/*/h0,slots=12", "n4_t4_h2_hv4_k64_v64/*/h0,slots=7",

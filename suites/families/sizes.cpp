@@ -21,7 +21,7 @@ struct Sizes final : Family {
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
-      return fill::problems({"prefill/n1_t19_h1_hv3_k60_v100/bf16/h0", "prefill/n1_t19_h3_hv3_k20_v48/fp32/h0", "prefill/n1_t9_h1_hv1_k192_v72/fp32/h0",
+      return fill::problems({"prefill/n1_t19_h1_hv3_k60_v100/bf16/h0", "prefill/n1_t19_h3_hv3_k20_v48/fp32/h0", "prefill/n1_t9_h1_hv1_k192_v72/fp32/h0,scale=0x1p-3", "prefill/n1_t9_h1_hv2_k60_v24/bf16/h0,scale=0x1p-2",
                              "prefill/n1_t19_h1_hv8_k16_v24/bf16/h0"});
     std::vector<Problem> p;
     for (const char* shape :

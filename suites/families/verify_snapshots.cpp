@@ -27,7 +27,8 @@ struct VerifySnapshots final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"verify/n4_t11_h2_hv4_k16_v24/bf16/h0,slots=7,draft=5", "verify/n4_t11_h2_hv4_k16_v24/fp32/h0,slots=7,draft=5",
-                             "verify/n2_t7_h1_hv2_k64_v64/bf16/h0,slots=4,draft=2", "verify/n2_t7_h1_hv2_k64_v64/fp32/h0,slots=4,draft=2",
+                             "verify/n2_t7_h1_hv2_k64_v64/bf16/h0,slots=2,draft=2", "verify/n2_t7_h1_hv2_k64_v64/fp32/h0,slots=2,draft=2",
+                             "verify/n70_t3_h1_hv1_k8_v8/bf16/h0,slots=300,draft=2", "verify/n70_t3_h1_hv1_k8_v8/fp32/h0,slots=300,draft=2",
                              "verify/n1_t3_h1_hv2_k128_v128/bf16/h0,slots=3,draft=2", "verify/n1_t3_h1_hv2_k128_v128/fp32/h0,slots=3,draft=2"});
     std::vector<Problem> list;
     for (const char* dtype : {"bf16", "fp32"})

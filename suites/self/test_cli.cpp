@@ -479,6 +479,13 @@ TEST_CASE("blind: what a folder holds beside the profile that is claimed is not 
   CHECK(all.status == 1);
   CHECK(contains(all.out, "no results: there is no"));
   CHECK_FALSE(contains(all.out, "not in declared"));
+  // A folder that lost a file, or holds one twice, is not what was shipped.
+  const std::string one = inputs + "/" + file_stem("random_tokens:prefill/n1_t40_h1_hv2_k16_v16/fp32/h0:1") + ".h5";
+  fs::copy_file(one, inputs + "/zz.h5");
+  refused(judge, "zz.h5: holds case random_tokens:");
+  fs::remove(inputs + "/zz.h5");
+  fs::remove(one);
+  refused(judge, "is missing, the manifest lists it");
 }
 
 TEST_CASE("output that a closed standard output loses is no success, and costs no file") {

@@ -229,7 +229,8 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   for (const char* id : {"decode_pool:decode/n4_t6_h2_hv4_k16_v24/fp32/h0,slots=9:1", "decode_pool:decode/n9_t3_h1_hv1_k8_v8/fp32/h0,slots=30:1",
                          "verify_snapshots:verify/n3_t13_h1_hv1_k8_v8/fp32/h0,slots=5,draft=6:1", "verify_snapshots:verify/n4_t13_h2_hv4_k16_v24/fp32/h0,slots=7,draft=3:1",
                          "combinations_decode:decode/n2_t3_h1_hv1_k128_v2/fp32/h0,state=bf16,slots=5:1", "combinations_verify:verify/n2_t5_h1_hv1_k64_v2/fp16/h0,slots=4,draft=2:1",
-                         "combinations_raw_decode:decode/n10_t3_h1_hv1_k8_v2/fp32/h0,slots=12,raw:1"})
+                         "combinations_raw_decode:decode/n10_t3_h1_hv1_k8_v2/fp32/h0,slots=12,raw:1",
+                         "decode_pool:decode/n70_t2_h1_hv1_k8_v8/fp32/h0,slots=300:1", "verify_snapshots:verify/n2_t7_h1_hv2_k64_v64/fp32/h0,slots=2,draft=2:1"})
     pools.push_back(make_case(parse_case_id(id)).runs[0]);
   std::vector<TensorSet> exact_pools;
   for (const Run& run : pools) exact_pools.push_back(run_fault(none, Form::recurrent, run));

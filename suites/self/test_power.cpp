@@ -64,7 +64,7 @@ TEST_CASE("what faults do to decode or to verify is caught by families of that o
   o.faults = {"beta_clamped_to_one", "gate_clamped", "very_negative_gate_ignored", "exponent_wraps_as_integer", "infinite_gate_taken_as_zero", "scale_argument_ignored",
               "scale_one_taken_as_default", "only_first_sequences_launched", "only_first_heads_launched", "value_tail_not_stored", "key_tail_dropped",
               "key_vector_tail_counted_twice", "head_ratio_as_shift", "head_ratio_dispatched_down", "half_subnormals_flushed", "short_gate_keeps_its_dtype",
-              "slot_number_in_4_bits", "state_clamped", "short_key_taken_as_zero", "zero_key_gives_nan"};
+              "slot_number_in_8_bits", "slot_zero_is_none", "rows_past_32_skipped", "state_clamped", "short_key_taken_as_zero", "zero_key_gives_nan"};
   for (const char* operation : {"decode", "verify"}) {
     o.families.clear();
     for (const Family* f : families())

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "golden/manifest.h"
 #include "golden/store.h"
 #include "kernels/contract_file.h"
 #include "kernels/schedule.h"
@@ -181,12 +182,15 @@ struct JudgeCommand final : Command {
       const Case stored = read_golden(file).the_case;
       const auto c = of_family(stored);
       if (!c) throw BadInput(file.string() + ": its inputs are not those that a case family makes now; judge it alone");
+      if (const std::string own = file_stem(case_id(*c)) + ".h5"; own != file.filename().string()) throw BadInput(file.string() + ": holds case " + case_id(*c) + ", whose file is " + own);
       known.insert(file.filename().string());
       gate.case_ids.push_back(case_id(*c));
       if (capabilities.empty())
         for (const Run& run : c->runs) add(run.problem, info.capabilities);
     }
     if (gate.case_ids.empty()) throw Usage("--golden: " + golden_file + " holds no case");
+    for (const auto& [file, entry] : read_manifest(golden_file))
+      if (!known.count(file)) throw BadInput((fs::path(golden_file) / file).string() + ": is missing, the manifest lists it");
     for (const std::string& p : profiles)
       if (std::none_of(gate.case_ids.begin(), gate.case_ids.end(), [&](const std::string& id) { return in_profile(find_family(parse_case_id(id).family)->profile(), p); }))
         throw Usage("--golden: " + golden_file + " holds no case of profile " + p);
