@@ -57,8 +57,9 @@ struct Case {
   std::vector<Relation> relations;
 };
 
-std::string case_id(const Case& c);                // family:problem:seed
 struct CaseId { std::string family; Problem problem; std::uint64_t seed = 1; };
+std::string case_id(const CaseId& id);             // family:problem:seed
+std::string case_id(const Case& c);
 CaseId parse_case_id(std::string_view text);       // throws std::invalid_argument
 std::string file_stem(std::string_view case_id);   // as a file name: '/' and ':' become '.', a long one ends in its hash
 

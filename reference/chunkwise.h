@@ -41,7 +41,8 @@ class Chunkwise {
     const Index C = std::min<Index>(c.chunk, std::max<Index>(in.T, 1));
     for (auto* x : {&k_, &q_, &bk_, &w_, &ks_}) x->assign(size(C * K_), Real(0));
     kt_.assign(size(K_ * C), Real(0));
-    for (auto* x : {&v_, &b_, &vn_, &vno_, &vns_, &o1_, &o2_}) x->assign(size(C * V_), Real(0));
+    for (auto* x : {&v_, &b_, &vn_, &vno_, &vns_, &o1_}) x->assign(size(C * V_), Real(0));
+    product_.assign(size(V_), Real(0));
     for (auto* x : {&kk_, &qk_, &decay_, &l_, &m_, &t_}) x->assign(size(C * C), Real(0));
     for (auto* x : {&first_, &last_, &sum_}) x->assign(size(C * gates_), Real(0));
     beta_.assign(size(C), Real(1));
@@ -343,24 +344,31 @@ class Chunkwise {
     p_.store(Point::W, w_.data(), n * K_);
   }
 
-  // x <- x - a b, with x [width] and b [terms,width].
-  void subtract_product(Real* x, const Real* a, const Real* b, Index terms, Index width) {
-    for (int side = 0; side < 2; ++side) {
-      for (Index j = 0; j < width; ++j) x[j] = Real(0) - x[j];
-      if (side == 0) p_.accumulate(x, a, 1, b, width, terms, width);
+  // x <- x + a b, with x [V] and b [terms,V]: term by term, or as a whole (kChained).
+  void add_product(Real* x, const Real* a, Index stride_a, const Real* b, Index terms) {
+    if constexpr (Policy::kChained) {
+      p_.accumulate(x, a, stride_a, b, V_, terms, V_);
+    } else {
+      row(product_.data(), a, stride_a, b, V_, terms, V_);
+      for (Index j = 0; j < V_; ++j) x[j] = x[j] + product_[size(j)];
+    }
+  }
+
+  // x <- x - a S, with x [V] and a [K].
+  void subtract_product(Real* x, const Real* a) {
+    if constexpr (Policy::kChained) {
+      for (Index j = 0; j < V_; ++j) x[j] = Real(0) - x[j];
+      p_.accumulate(x, a, 1, sop_.data(), V_, K_, V_);
+      for (Index j = 0; j < V_; ++j) x[j] = Real(0) - x[j];
+    } else {
+      row(product_.data(), a, 1, sop_.data(), V_, K_, V_);
+      for (Index j = 0; j < V_; ++j) x[j] = x[j] - product_[size(j)];
     }
   }
 
   // vn_ = U - W S.
   void subtract(Index n) {
-    for (Index i = 0; i < n; ++i) {
-      if constexpr (Policy::kChained) {
-        subtract_product(&vn_[size(i * V_)], &w_[size(i * K_)], sop_.data(), K_, V_);
-        continue;
-      }
-      row(&b_[size(i * V_)], &w_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
-      for (Index j = 0; j < V_; ++j) vn_[size(i * V_ + j)] = vn_[size(i * V_ + j)] - b_[size(i * V_ + j)];
-    }
+    for (Index i = 0; i < n; ++i) subtract_product(&vn_[size(i * V_)], &w_[size(i * K_)]);
   }
 
   void corrected_values(Index n) {
@@ -371,17 +379,14 @@ class Chunkwise {
       subtract(n);
     } else {
       for (Index i = 0; i < n; ++i) {
-        if (gates_ > 1 || Policy::kChained)
+        Real* x = &b_[size(i * V_)];
+        if (gates_ > 1 || Policy::kChained) {
           for (Index d = 0; d < K_; ++d) w_[size(i * K_ + d)] = k_[size(i * K_ + d)] * first_[at(i, gates_ == 1 ? 0 : d)];
-        if constexpr (Policy::kChained) {
-          std::copy_n(&v_[size(i * V_)], V_, &b_[size(i * V_)]);
-          subtract_product(&b_[size(i * V_)], &w_[size(i * K_)], sop_.data(), K_, V_);
-          continue;
-        }
-        row(&b_[size(i * V_)], gates_ > 1 ? &w_[size(i * K_)] : &k_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
-        for (Index j = 0; j < V_; ++j) {
-          Real& x = b_[size(i * V_ + j)];
-          x = v_[size(i * V_ + j)] - (gates_ > 1 ? x : first_[size(i)] * x);
+          std::copy_n(&v_[size(i * V_)], V_, x);
+          subtract_product(x, &w_[size(i * K_)]);
+        } else {
+          row(x, &k_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
+          for (Index j = 0; j < V_; ++j) x[j] = v_[size(i * V_ + j)] - first_[size(i)] * x[j];
         }
       }
       beta_v(n, b_);
@@ -416,17 +421,12 @@ class Chunkwise {
     }
     const Real scale(in_.scale);
     for (Index i = 0; i < n; ++i) {
-      Real *o1 = &o1_[size(i * V_)], *o2 = &o2_[size(i * V_)];
+      Real* o1 = &o1_[size(i * V_)];
       row(o1, &q_[size(i * K_)], 1, sop_.data(), V_, K_, V_);
       if (!scaled_q_)
         for (Index j = 0; j < V_; ++j) o1[j] = first_[size(i)] * o1[j];
-      if constexpr (Policy::kChained) {
-        p_.accumulate(o1, &qk_[size(i * n)], 1, vno_.data(), V_, i + 1, V_);
-        for (Index j = 0; j < V_; ++j) o1[j] = scale * o1[j];
-      } else {
-        row(o2, &qk_[size(i * n)], 1, vno_.data(), V_, i + 1, V_);
-        for (Index j = 0; j < V_; ++j) o1[j] = scale * (o1[j] + o2[j]);
-      }
+      add_product(o1, &qk_[size(i * n)], 1, vno_.data(), i + 1);
+      for (Index j = 0; j < V_; ++j) o1[j] = scale * o1[j];
       p_.store(Point::out, o1, V_);
       sink(t + i, static_cast<const Real*>(o1));
     }
@@ -441,15 +441,10 @@ class Chunkwise {
     p_.store(Point::Vn_s, vns_.data(), n * V_);
     if (scaled_k_) p_.store(Point::k_scaled, ks_.data(), n * K_);
     for (Index d = 0; d < K_; ++d) {
-      Real *s = state + d * V_, *added = o1_.data();
+      Real* s = state + d * V_;
       const Real end = first_[at(n - 1, gates_ == 1 ? 0 : d)];
-      if constexpr (Policy::kChained) {
-        for (Index j = 0; j < V_; ++j) s[j] = end * s[j];
-        p_.accumulate(s, &ks_[size(d)], K_, vns_.data(), V_, n, V_);
-      } else {
-        row(added, &ks_[size(d)], K_, vns_.data(), V_, n, V_);
-        for (Index j = 0; j < V_; ++j) s[j] = end * s[j] + added[j];
-      }
+      for (Index j = 0; j < V_; ++j) s[j] = end * s[j];
+      add_product(s, &ks_[size(d)], K_, vns_.data(), n);
     }
   }
 
@@ -459,7 +454,7 @@ class Chunkwise {
   Index K_, V_, gates_ = 1;
   bool has_gate_ = true, has_delta_ = true, scaled_q_ = false, scaled_k_ = false;
   std::vector<Real> k_, q_, kt_, bk_, w_, ks_;                       // [n,K], kt_ [K,n]
-  std::vector<Real> v_, b_, vn_, vno_, vns_, o1_, o2_;               // [n,V]
+  std::vector<Real> v_, b_, vn_, vno_, vns_, o1_, product_;          // [n,V], product_ [V]
   std::vector<Real> kk_, qk_, decay_, l_, m_, t_;               // [n,n]; l_ holds -L, qk_ becomes P
   std::vector<Real> first_, last_, sum_, beta_, sop_, pair_;
   std::vector<Index> start_;                       // row of the last reset at or before r, -1 if none

@@ -289,7 +289,8 @@ void validate(const Problem& p) {
     fail(text, "t must be draft, or a multiple of draft and one token for the plain step after it");
 }
 
-std::string case_id(const Case& c) { return c.family + ":" + to_string(c.problem) + ":" + std::to_string(c.seed); }
+std::string case_id(const CaseId& id) { return id.family + ":" + to_string(id.problem) + ":" + std::to_string(id.seed); }
+std::string case_id(const Case& c) { return case_id(CaseId{c.family, c.problem, c.seed}); }
 
 CaseId parse_case_id(std::string_view text) {
   const auto first = text.find(':'), last = text.rfind(':');

@@ -46,8 +46,6 @@ std::vector<std::string> names_of(const Truth& truth) {
   return names;
 }
 
-double kept(double x) { return round_to(x, Store{}); }         // see statistics.cpp
-
 bool decides(const TruthTensor& t, std::size_t i) { return std::isfinite(t.radius[i]) && std::isfinite(t.hi[i]); }
 
 }  // namespace

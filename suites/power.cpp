@@ -169,7 +169,6 @@ void add_delta(const TensorSet& with, const TensorSet& without, const TensorSet&
   }
 }
 
-
 // Measured, and no number differs from the exact one.
 bool unreached(const FaultPower& f) {
   return std::any_of(f.variants.begin(), f.variants.end(), [](const VariantPower& v) { return v.measured; }) &&
@@ -434,7 +433,7 @@ std::vector<std::size_t> greedy_cover(const PowerResult& r, const std::vector<Ca
         open.insert(std::string(f.fault->name) + "/" + v.name());
       }
   std::set<std::string> free;
-  for (const CaseId& id : given) free.insert(id.family + ":" + to_string(id.problem) + ":" + std::to_string(id.seed));
+  for (const CaseId& id : given) free.insert(case_id(id));
   for (std::size_t i = 0; i < r.cases.size(); ++i)
     if (free.count(r.cases[i].id)) {
       for (const std::string& v : killed_by[i]) open.erase(v);

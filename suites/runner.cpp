@@ -499,7 +499,7 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
     {
       const std::lock_guard held(mutex);
       if (i >= last) return;
-      if (const auto known = earlier.find(ids[i].family + ":" + to_string(ids[i].problem) + ":" + std::to_string(ids[i].seed)); known != earlier.end()) {
+      if (const auto known = earlier.find(case_id(ids[i])); known != earlier.end()) {
         records[i] = *known->second;
         made[i] = true;
         if (progress) progress(++done, ids.size(), records[i]);

@@ -163,10 +163,6 @@ double dot(const std::vector<float>& d, const std::vector<double>& z_o, const st
   return sum;
 }
 
-// Values kept in the cache are floats; fresh ones are rounded alike, so that a cached null judges as a fresh one.
-// (g++ 12 drops a cast to float and back after sqrt, so it is done on bits.)
-double kept(double x) { return round_to(x, Store{}); }
-
 // What one head adds to a null.
 struct Part {
   HeadResult sigma;
@@ -341,6 +337,9 @@ RunNull from_tensors(const TensorSet& t, const Contract& c, const Problem& p) {
 
 double gumbel_deviations(double p) { return (-std::log(p) - 0.57721566490153286) * std::sqrt(6.0) / M_PI; }
 
+// g++ 12 drops a cast to float and back after sqrt, so it is done on bits.
+double kept(double x) { return round_to(x, Store{}); }
+
 Moments moments(const std::vector<double>& x) {
   Moments m;
   for (const double v : x) m.mean += v / static_cast<double>(x.size());
@@ -385,60 +384,47 @@ struct Statistics::State {
     const std::string text = "gdn-null " + std::to_string(kVersion) + "\n" + kAccuracyEdition + "\n" + to_string(narrowed) + "\n" + std::to_string(run) + "\n" + content_hash(golden) + "\n";
     return cache / (sha256_hex(text) + ".h5");
   }
+
+  // The null, from the cache where it is there, else made and written there.
+  template <class Null, class Make, class Read, class Write>
+  const Null& obtain(std::unique_ptr<Null>& null, std::size_t index, Make&& make, Read&& read, Write&& write) {
+    const std::lock_guard<std::mutex> held(mutex);
+    if (null) return *null;
+    const Run& run = golden.the_case.runs[index];
+    const Contract narrowed = for_problem(contract, run.problem);
+    const std::filesystem::path at = cache.empty() ? std::filesystem::path() : file(index, narrowed);
+    if (!at.empty() && std::filesystem::exists(at)) {
+      try {
+        null = std::make_unique<Null>(read(read_tensors(at), narrowed, run.problem));
+        return *null;
+      } catch (const BadInput&) {                  // damaged: made and written again
+      }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    null = std::make_unique<Null>(make(narrowed, run));
+    null->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!at.empty() && null->why_not.empty()) {
+      std::filesystem::create_directories(cache);
+      write_tensors(at, case_id(golden.the_case), run.problem, write(*null, run.problem));
+    }
+    return *null;
+  }
 };
 
 Statistics::Statistics(const Golden& g, const Contract& contract, std::filesystem::path cache)
     : s_(std::make_shared<State>(g, contract, std::move(cache))) {}
 
 const RunNull& Statistics::of_run(std::size_t index) const {
-  const std::lock_guard<std::mutex> held(s_->mutex);
-  std::unique_ptr<RunNull>& null = s_->nulls[index];
-  if (null) return *null;
-  const Case& c = s_->golden.the_case;
-  const Run& run = c.runs[index];
-  const Contract narrowed = for_problem(s_->contract, run.problem);
-  const std::filesystem::path file = s_->cache.empty() ? std::filesystem::path() : s_->file(index, narrowed);
-  if (!file.empty() && std::filesystem::exists(file)) {
-    try {
-      null = std::make_unique<RunNull>(from_tensors(read_tensors(file), narrowed, run.problem));
-      return *null;
-    } catch (const BadInput&) {                    // damaged: made and written again
-    }
-  }
-  const auto start = std::chrono::steady_clock::now();
-  null = std::make_unique<RunNull>(make_null(narrowed, run, s_->golden.truths[index], c.seed));
-  null->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!file.empty() && null->why_not.empty()) {
-    std::filesystem::create_directories(s_->cache);
-    write_tensors(file, case_id(c), run.problem, to_tensors(*null, run.problem));
-  }
-  return *null;
+  return s_->obtain(s_->nulls[index], index, [&](const Contract& narrowed, const Run& run) { return make_null(narrowed, run, s_->golden.truths[index], s_->golden.the_case.seed); },
+                    [](const TensorSet& t, const Contract& narrowed, const Problem& p) { return from_tensors(t, narrowed, p); },
+                    [](const RunNull& null, const Problem& p) { return to_tensors(null, p); });
 }
 
 const LayerNull& Statistics::of_layer(std::size_t index) const {
-  const std::lock_guard<std::mutex> held(s_->mutex);
-  std::unique_ptr<LayerNull>& null = s_->layers[index];
-  if (null) return *null;
-  const Case& c = s_->golden.the_case;
-  const Run& run = c.runs[index];
   const Truth& truth = s_->golden.truths[index];
-  const Contract narrowed = for_problem(s_->contract, run.problem);
-  const std::filesystem::path file = s_->cache.empty() ? std::filesystem::path() : s_->file(index, narrowed);
-  if (!file.empty() && std::filesystem::exists(file)) {
-    try {
-      null = std::make_unique<LayerNull>(from_tensors(read_tensors(file), truth));
-      return *null;
-    } catch (const BadInput&) {                    // damaged: made and written again
-    }
-  }
-  const auto start = std::chrono::steady_clock::now();
-  null = std::make_unique<LayerNull>(layer_null(narrowed, run, truth, c.seed));
-  null->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!file.empty() && null->why_not.empty()) {
-    std::filesystem::create_directories(s_->cache);
-    write_tensors(file, case_id(c), run.problem, to_tensors(*null, truth));
-  }
-  return *null;
+  return s_->obtain(s_->layers[index], index, [&](const Contract& narrowed, const Run& run) { return layer_null(narrowed, run, truth, s_->golden.the_case.seed); },
+                    [&](const TensorSet& t, const Contract&, const Problem&) { return from_tensors(t, truth); },
+                    [&](const LayerNull& null, const Problem&) { return to_tensors(null, truth); });
 }
 
 StatisticValues Statistics::measure(std::size_t index, const TensorSet& outputs) const {

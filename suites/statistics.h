@@ -39,6 +39,8 @@ struct Moments { double mean = 0, deviation = 0; };
 Moments moments(const std::vector<double>& x);     // deviation: of a sample, divided by its size less one
 // Whether every output is there in its shape; what is missing is soundness' matter.
 bool complete(const Truth& truth, const TensorSet& got);
+// Values of nulls are kept in the cache as floats; fresh ones are rounded alike, so that a cached null judges as a fresh one.
+double kept(double x);
 
 // Statistics of one run's errors, in a fixed order.
 struct StatisticValues {

@@ -560,29 +560,16 @@ const gdn_kernel* find_faulty_kernel(std::string_view name) {
 
 void forget_calls() { memories().clear(); }
 
-TensorSet run_fault(const Fault& fault, Form form, const Run& run) {
-  check_rule(run.problem.rule, form == Form::recurrent);
-  if (run.problem.operation == Operation::stages) return stage_exact(fault, run);
-  if (run.problem.layer()) return run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }).outputs;
-  Memory memory;
-  return run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }).outputs;
-}
+TensorSet run_fault(const Fault& fault, Form form, const Run& run) { return run_fault(fault, form, std::span(&run, 1))[0].outputs; }
 
 std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs) {
   Memory memory;
   std::vector<Execution> all;
   for (const Run& run : runs) {
     check_rule(run.problem.rule, form == Form::recurrent);
-    if (run.problem.operation == Operation::stages) {
-      all.emplace_back();
-      all.back().outputs = stage_exact(fault, run);
-      continue;
-    }
-    if (run.problem.layer()) {
-      all.push_back(run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }));
-      continue;
-    }
-    all.push_back(run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }));
+    if (run.problem.operation == Operation::stages) all.emplace_back().outputs = stage_exact(fault, run);
+    else if (run.problem.layer()) all.push_back(run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }));
+    else all.push_back(run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }));
   }
   return all;
 }

@@ -112,13 +112,22 @@ TEST_CASE("complex decays are asked of pairs of key channels and without raw gat
   CHECK_THROWS_AS(oracle(run), std::invalid_argument);
 }
 
-TEST_CASE("faults of gates per key channel and of complex channels are killed by family rules, and named") {
+namespace {
+
+PowerOptions channel_faults() {
   PowerOptions o;
-  o.case_ids = {"rules:prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda:1", "rules:prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=complex_kda:1", "rules:prefill/n1_t12_h2_hv4_k16_v8/bf16/h0,rule=complex_kda:1"};
   o.measure_survivors = false;
-  o.identify = true;
   for (const Fault& f : fault_bank())
     if (f.stage == kChannelFault) o.faults.push_back(f.name);
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("faults of gates per key channel and of complex channels are killed by family rules, and named") {
+  PowerOptions o = channel_faults();
+  o.case_ids = {"rules:prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda:1", "rules:prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=complex_kda:1", "rules:prefill/n1_t12_h2_hv4_k16_v8/bf16/h0,rule=complex_kda:1"};
+  o.identify = true;
   REQUIRE(o.faults.size() == 7);
   const PowerResult r = measure_power(o);
   INFO(power_table(r));
@@ -134,11 +143,8 @@ TEST_CASE("faults of gates per key channel and of complex channels are killed by
 }
 
 TEST_CASE("faults of gates per key channel are seen step by step and with draft tokens, and correct kernels pass there and over cuts") {
-  PowerOptions o;
+  PowerOptions o = channel_faults();
   o.families = {"rules_pool"};
-  o.measure_survivors = false;
-  for (const Fault& f : fault_bank())
-    if (f.stage == kChannelFault) o.faults.push_back(f.name);
   const PowerResult r = measure_power(o);
   INFO(power_table(r));
   CHECK(r.alarms.empty());

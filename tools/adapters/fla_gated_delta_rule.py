@@ -25,6 +25,7 @@ import sys
 import numpy as np
 
 from gdn_cts_adapter import NotSupported, serve
+from gdn_cts_adapter.triton_kernels import one_configuration
 
 arguments = [a for a in sys.argv[1:] if a not in ("--quick", "--any-gate")]
 QUICK = "--quick" in sys.argv[1:]
@@ -51,17 +52,6 @@ class Listener(logging.Handler):
         text = record.getMessage()
         if " -> " in text and "rejected" not in text:
             others.append(text.rsplit(" -> ", 1)[1])
-
-
-def one_configuration():
-    from triton.runtime.autotuner import Autotuner
-    run = Autotuner.run
-
-    def first(self, *args, **kwargs):
-        self.configs = self.configs[:1]
-        return run(self, *args, **kwargs)
-
-    Autotuner.run = first
 
 
 def declaration():

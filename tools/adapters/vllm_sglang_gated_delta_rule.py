@@ -25,23 +25,13 @@ import sys
 import numpy as np
 
 from gdn_cts_adapter import NotSupported, serve
+from gdn_cts_adapter.triton_kernels import one_configuration
 
 KERNELS = ("vllm_chunk", "vllm_recurrent", "sglang_chunk")
 arguments = [a for a in sys.argv[1:] if a != "--quick"]
 WHICH = arguments[0] if len(arguments) == 1 and arguments[0] in KERNELS else sys.exit("usage: vllm_sglang_gated_delta_rule.py " + "|".join(KERNELS) + " [--quick]")
 QUICK = "--quick" in sys.argv[1:]
 PACKAGE = WHICH.split("_")[0]
-
-
-def one_configuration():
-    from triton.runtime.autotuner import Autotuner
-    run = Autotuner.run
-
-    def first(self, *args, **kwargs):
-        self.configs = self.configs[:1]
-        return run(self, *args, **kwargs)
-
-    Autotuner.run = first
 
 
 def declaration():

@@ -41,7 +41,8 @@ TensorSet outputs_of(const std::string& file, const Run& run, bool alone, const 
 // A folder of results as a kernel, so that they are gated like one. Its cases are files named like those of the inputs.
 class Folder final : public KernelSession {
  public:
-  Folder(std::string folder, KernelInfo info) : folder_(std::move(folder)), info_(std::move(info)) {}
+  // several: ids of cases of more than one run.
+  Folder(std::string folder, KernelInfo info, std::set<std::string> several) : folder_(std::move(folder)), info_(std::move(info)), several_(std::move(several)) {}
   const KernelInfo& info() const override { return info_; }
   Execution run(const Run& run, const std::string& id) override {
     Execution e;
@@ -49,7 +50,7 @@ class Folder final : public KernelSession {
     std::error_code code;
     try {
       if (!std::filesystem::exists(file, code)) throw BadInput("no results: there is no " + file);
-      e.outputs = outputs_of(file, run, make_case(parse_case_id(id)).runs.size() == 1, info_.convention);
+      e.outputs = outputs_of(file, run, !several_.count(id), info_.convention);
     } catch (const BadInput& bad) {
       e.outcome = Outcome::error;
       e.message = bad.what();
@@ -60,6 +61,7 @@ class Folder final : public KernelSession {
  private:
   std::string folder_;
   KernelInfo info_;
+  std::set<std::string> several_;
 };
 
 struct JudgeCommand final : Command {
@@ -177,7 +179,7 @@ struct JudgeCommand final : Command {
     for (const auto& entry : fs::directory_iterator(golden_file, code))
       if (entry.path().extension() == ".h5") files.push_back(entry.path());
     std::sort(files.begin(), files.end());
-    std::set<std::string> known;
+    std::set<std::string> known, several;
     for (const fs::path& file : files) {
       const Case stored = read_golden(file).the_case;
       const auto c = of_family(stored);
@@ -185,6 +187,7 @@ struct JudgeCommand final : Command {
       if (const std::string own = file_stem(case_id(*c)) + ".h5"; own != file.filename().string()) throw BadInput(file.string() + ": holds case " + case_id(*c) + ", whose file is " + own);
       known.insert(file.filename().string());
       gate.case_ids.push_back(case_id(*c));
+      if (c->runs.size() > 1) several.insert(case_id(*c));
       if (capabilities.empty())
         for (const Run& run : c->runs) add(run.problem, info.capabilities);
     }
@@ -197,7 +200,7 @@ struct JudgeCommand final : Command {
     for (const auto& entry : fs::directory_iterator(candidate, code))
       if (entry.path().extension() == ".h5" && !known.count(entry.path().filename().string()))
         note(entry.path().string() + ": no such case in " + golden_file + ", not judged");
-    Folder results(candidate, info);
+    Folder results(candidate, info, several);
     GateResult result;
     {
       Progress progress("judge");
