@@ -54,6 +54,7 @@ class InlineSession : public KernelSession {
  public:
   InlineSession(const gdn_kernel* kernel, const SessionOptions& o) : kernel_(kernel), options_(o), info_(read_declarations(*kernel)) {
     info_.how = "--kernel " + info_.name;
+    if (o.alignment) info_.capabilities.alignment = o.alignment;
   }
   const KernelInfo& info() const override { return info_; }
 

@@ -84,6 +84,7 @@ struct SessionOptions {
   double start_seconds = 120;                      // of a worker or adapter up to its declaration (importing a framework takes seconds)
   std::string python_path;                         // put before PYTHONPATH of a process adapter; empty: left as it is
   std::uint64_t memory_bytes = 0;                  // address space of a kernel's process; 0: the memory of the machine
+  int alignment = 0;                               // of the tensors of an inline session, in bytes; 0: what the kernel declares
 };
 
 class KernelSession {

@@ -208,12 +208,31 @@ struct Suspect {
   std::function<bool(Form)> has;
   std::function<std::vector<Execution>(Form)> results;   // of the case, in double; empty where it has none
   std::optional<Convention> declared;              // concerns kernels of this convention alone
+  int alignment = 0;                               // concerns kernels that declare this alignment alone; its results come from memory laid out for it, and so do those without it
+  bool is_for(const KernelInfo& k) const { return (!declared || *declared == k.convention) && (!alignment || alignment == k.capabilities.alignment); }
 };
 
-std::vector<Suspect> suspects_of(const Case& c, const std::vector<Convention>& conventions) {
+// What a fault of addressing does shows in calls on memory alone. They round, and so does the twin that they are compared with, alike.
+std::vector<Execution> run_in_memory(const Fault& f, Form form, int alignment, const Case& c) {
+  const std::unique_ptr<KernelSession> session = open_inline(faulty_kernel(f, form, FaultScalar::fp32)->name, {.alignment = alignment});
+  std::vector<Execution> all;
+  for (const Run& run : c.runs) {
+    all.push_back(session->run(run, ""));
+    if (all.back().outcome != Outcome::ok) return {};
+  }
+  return all;
+}
+
+std::vector<Suspect> suspects_of(const Case& c, const std::vector<Convention>& conventions, const std::set<int>& alignments) {
   std::vector<Suspect> all;
-  for (const Fault& f : fault_bank())
-    if (concerns(f, c.problem)) all.push_back({f.name, f.mechanism, [&f](Form form) { return f.has(form); }, [&f, &c](Form form) { return run_fault(f, form, c.runs); }, {}});
+  const bool placed = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.problem.strided || r.least_aligned; });
+  for (const Fault& f : fault_bank()) {
+    if (!concerns(f, c.problem)) continue;
+    const auto has = [&f](Form form) { return f.has(form); };
+    if (!misreads_memory(f)) all.push_back({f.name, f.mechanism, has, [&f, &c](Form form) { return run_fault(f, form, c.runs); }, {}});
+    else if (placed)
+      for (const int alignment : alignments) all.push_back({f.name, f.mechanism, has, [&f, &c, alignment](Form form) { return run_in_memory(f, form, alignment, c); }, {}, alignment});
+  }
   for (const Convention& declared : conventions)
     for (const ConventionChange& real : neighbours(declared)) {
       const auto results = [&c, declared, real](Form form) {
@@ -435,7 +454,7 @@ void compare_relations(Result& r, const std::vector<Suspect>& suspects) {
     Resemblance& x = found[static_cast<std::size_t>(i)];
     x.name = s.name;
     x.mechanism = s.mechanism;
-    if (s.declared && *s.declared != in.kernel.convention) return;
+    if (!s.is_for(in.kernel)) return;
     const std::vector<Execution> executions = s.results(form);
     if (!executions.empty()) x.share = x.overlap = overlap_of(broken, broken_rows(in, executions));
   });
@@ -617,21 +636,23 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     work.push_back(result_of(layout, *in, *y));
   }
   std::vector<Convention> conventions;
-  for (const CheckInput* in : results)
+  std::set<int> alignments;
+  for (const CheckInput* in : results) {
     if (std::find(conventions.begin(), conventions.end(), in->kernel.convention) == conventions.end()) conventions.push_back(in->kernel.convention);
-  const std::vector<Suspect> suspects = suspects_of(c, conventions);
+    alignments.insert(in->kernel.capabilities.alignment);
+  }
+  const std::vector<Suspect> suspects = suspects_of(c, conventions, alignments);
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
     // Where a suspect does not exist in the form of a result, what it does in the other form is compared.
     if ((pool || channels) && form != Form::recurrent) continue;   // states in a pool and gates per key channel are there in the recurrent form alone
     const auto concerns = [&](const Suspect& s, const Result& r) {
-      if (s.declared && *s.declared != r.in->kernel.convention) return false;
-      return r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form));
+      return s.is_for(r.in->kernel) && r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form));
     };
     const std::vector<Execution> exact = run_fault(*find_fault("none"), form, c.runs);
     parallel_for(static_cast<I>(suspects.size()), [&](I at) {
       const Suspect& suspect = suspects[static_cast<std::size_t>(at)];
       if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return concerns(suspect, r); })) return;
-      const Signature s = signature(layout, c, suspect.results(form), exact);
+      const Signature s = signature(layout, c, suspect.results(form), suspect.alignment ? run_in_memory(*find_fault("none"), form, suspect.alignment, c) : exact);
       if (s.delta.empty() && s.violations.empty()) return;
       std::map<const Yardstick*, std::shared_ptr<const Pattern>> patterns;
       for (Result& r : work) {

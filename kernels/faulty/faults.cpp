@@ -173,7 +173,10 @@ int create_variant(int slot, const gdn_problem* problem, void** plan, char* mess
   return GDN_OK;
 }
 
-// Tensors of a call as a kernel sees them that takes strides or offsets for granted.
+constexpr std::string_view kAddressing[] = {"input_strides_taken_as_dense", "output_strides_taken_as_dense", "key_strides_of_query", "beta_strides_of_gate", "output_strides_of_value",
+                                            "final_state_strides_of_initial", "vector_loads_aligned_down", "byte_offset_ignored", "element_offsets_in_31_bits", "element_offsets_in_32_bits"};
+
+// Tensors of a call as a kernel sees them that takes strides or offsets for granted: the faults of kAddressing.
 class SeenTensors {
  public:
   SeenTensors(const gdn_call* call, int fault) : call_(call), name_(fault < 0 ? "" : faulty::table()[static_cast<std::size_t>(fault)].name) {}
@@ -538,6 +541,8 @@ Execution layer_exact(const Fault& f, const Run& run) {
 bool concerns(const Fault& f, const Problem& p) {
   return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : p.layer() ? kLayerFault : gate_per_key_channel(p.rule) ? kChannelFault : -1);
 }
+
+bool misreads_memory(const Fault& f) { return std::find(std::begin(kAddressing), std::end(kAddressing), std::string_view(f.name)) != std::end(kAddressing); }
 
 const std::vector<Fault>& fault_bank() { return faulty::table(); }
 

@@ -45,6 +45,9 @@ const gdn_kernel* find_faulty_kernel(std::string_view name);
 // Some faults remember earlier calls (stale workspaces, cached arguments), per thread: this makes them forget.
 void forget_calls();
 
+// A fault of how tensors are addressed. It shows in calls on memory alone (faulty_kernel), and not in the plain functions below.
+bool misreads_memory(const Fault& f);
+
 // The fault in double precision: no rounding but the fault's own, so that (this - exact) is the fault's delta.
 // Output tensors "o" [T,HV,V], "ht" [N,HV,K,V], of a pool [slots,HV,K,V], and "snapshots" of verify in fp64; elements the fault leaves unwritten are NaN.
 // Carries out Problem::split; of a stage (form chunkwise) and of the layer (form recurrent) its outputs. Throws std::invalid_argument for rules other than
