@@ -32,6 +32,7 @@ constexpr double kQuantile = 6;
 constexpr int kNulls = 24;
 constexpr double kSure = 0.9;                      // of what is not rounding must be explained for a name,
 constexpr double kMentioned = 0.5;                 // and for being mentioned as the nearest
+constexpr std::size_t kKept = 4 * kRanked;         // of them some are found to show no more than rounding
 constexpr double kTie = 0.01;                      // of it two suspects may differ by and count as equal
 constexpr double kWhole = 600;                     // token-heads of a case that is compared as a whole; of a larger one its worst head,
 constexpr std::size_t kPool = 200000;              // elements of the outputs of a case with a pool that is compared: more take minutes
@@ -58,10 +59,10 @@ struct Layout {
       }
     }
   }
-  const Block* find(std::size_t run, std::string_view tensor) const {
-    for (const Block& b : blocks)
-      if (b.run == run && b.tensor == tensor) return &b;
-    return nullptr;
+  std::size_t find(std::size_t run, std::string_view tensor) const {   // number of the block; blocks.size(): there is none
+    std::size_t i = 0;
+    while (i < blocks.size() && !(blocks[i].run == run && blocks[i].tensor == tensor)) ++i;
+    return i;
   }
 };
 
@@ -110,16 +111,25 @@ double overlap_of(const std::set<std::uint64_t>& a, const std::set<std::uint64_t
 }
 
 // ---- sigma, and what correct executions show -------------------------------------------------------------------------
+// Outputs are compared after their last rounding, that of the exact result included: what every correct kernel rounds alike
+// is no error here, and a deviation below a unit in the last place shows where it turns that rounding over.
 struct Yardstick {
   std::vector<double> weight;                      // 1/sigma; 0: not compared
+  std::vector<double> exact;                       // the exact result as it is stored
   std::vector<std::vector<float>> nulls;           // errors of correct executions in sigma
   double typical = 0, most = 0;                    // sum of their squares: mean, and quantile
   std::string remark;
 
-  Yardstick(const Layout& layout, const Golden& g, const KernelInfo& kernel) : weight(layout.size, 0.0), nulls(kNulls + 1, std::vector<float>(layout.size)) {
+  Yardstick(const Layout& layout, const Golden& g, const KernelInfo& kernel)
+      : weight(layout.size, 0.0), exact(layout.size, 0.0), nulls(kNulls + 1, std::vector<float>(layout.size)), stores_(layout.blocks.size()) {
     const Case& c = g.the_case;
-    std::vector<double> sigma(layout.size, 0.0);
-    std::size_t exact = 0, infinite = 0, counted = 0;
+    for (std::size_t i = 0; i < layout.blocks.size(); ++i) {
+      const Block& b = layout.blocks[i];
+      const Contract contract = for_problem(kernel.contract, c.runs[b.run].problem);
+      if (b.tensor == "o" && contract.at(Point::out).rounding != Rounding::stochastic) stores_[i] = contract.at(Point::out);
+      for (std::size_t e = 0; e < b.size; ++e) exact[b.at + e] = stored(i, b.truth->hi[e]);
+    }
+    std::vector<double> squares(layout.size, 0.0);  // mean square of the errors of kSigmaRuns executions; of them and of the nulls
     struct Job { std::size_t run; Strand strand; I hv; };
     std::vector<Job> jobs;
     for (std::size_t i = 0; i < c.runs.size(); ++i) {
@@ -134,52 +144,65 @@ struct Yardstick {
       const Problem& p = run.problem;
       const Contract contract = for_problem(kernel.contract, p);
       const HeadInputs in = head_inputs(run, job.strand, job.hv);
-      const Block *o = layout.find(job.run, "o"), *state = *job.strand.state ? layout.find(job.run, job.strand.state) : nullptr;
+      const std::size_t none = layout.blocks.size(), o = layout.find(job.run, "o"), state = *job.strand.state ? layout.find(job.run, job.strand.state) : none;
       const std::uint64_t seed = philox(c.seed, hash_name("identify"), static_cast<std::uint64_t>(at));
-      // f(element of the case, element of the head's o or ht)
-      const auto each = [&](auto of_o, auto of_ht) {
-        for (std::size_t t = static_cast<std::size_t>(job.strand.outputs); o && t < job.strand.rows.size(); ++t)
+      // f(element of the case, error of the execution there, from the exact result as it is stored)
+      const auto each = [&](const HeadResult& x, auto f) {
+        const auto error = [&](std::size_t i, std::size_t e, double got) {
+          f(e, stores_[i] ? stored(i, got) - exact[e] : (got - exact[e]) - layout.blocks[i].truth->lo[e - layout.blocks[i].at]);
+        };
+        for (std::size_t t = static_cast<std::size_t>(job.strand.outputs); o < none && t < job.strand.rows.size(); ++t)
           for (I v = 0; v < p.value_dim; ++v)
-            of_o(o->at + static_cast<std::size_t>((job.strand.rows[t] * p.value_heads + job.hv) * p.value_dim + v), t * static_cast<std::size_t>(p.value_dim) + static_cast<std::size_t>(v));
+            error(o, layout.blocks[o].at + static_cast<std::size_t>((job.strand.rows[t] * p.value_heads + job.hv) * p.value_dim + v), x.o[t * static_cast<std::size_t>(p.value_dim) + static_cast<std::size_t>(v)]);
         const I plane = p.key_dim * p.value_dim;
-        for (I i = 0; state && i < plane; ++i) of_ht(state->at + static_cast<std::size_t>((job.strand.state_row * p.value_heads + job.hv) * plane + i), static_cast<std::size_t>(i));
+        for (I i = 0; state < none && i < plane; ++i)
+          error(state, layout.blocks[state].at + static_cast<std::size_t>((job.strand.state_row * p.value_heads + job.hv) * plane + i), x.ht[static_cast<std::size_t>(i)]);
       };
-      const HeadResult s = sigma_head(contract, in, seed, job.strand.cuts);
-      each([&](std::size_t e, std::size_t i) { sigma[e] = s.o[i]; }, [&](std::size_t e, std::size_t i) { sigma[e] = s.ht[i]; });
-      for (int r = 0; r <= kNulls; ++r) {          // the last one rounds to nearest
-        const HeadResult x = simulate(contract, in, r < kNulls ? SimulationMode::stochastic : SimulationMode::nearest,
-                                      philox(seed, hash_name("null"), static_cast<std::uint64_t>(r)), job.strand.cuts);
-        std::vector<float>& errors = nulls[static_cast<std::size_t>(r)];
-        const auto put = [&](const Block* b, double got, std::size_t e) { errors[e] = static_cast<float>((got - b->truth->hi[e - b->at]) - b->truth->lo[e - b->at]); };
-        each([&](std::size_t e, std::size_t i) { put(o, x.o[i], e); }, [&](std::size_t e, std::size_t i) { put(state, x.ht[i], e); });
-      }
+      // The last rounding is not drawn by lot: it is done by stored().
+      Contract open = contract;
+      if (o < none && stores_[o]) open.at(Point::out) = Store{Format::fp64, 1, Rounding::nearest_even, Subnormals::keep};
+      const auto drawn = [&](const char* what, int r) { return simulate(open, in, SimulationMode::stochastic, philox(seed, hash_name(what), static_cast<std::uint64_t>(r)), job.strand.cuts); };
+      for (int r = 0; r < kSigmaRuns; ++r)
+        each(drawn("sigma", r), [&](std::size_t e, double error) { squares[e] += error * error / kSigmaRuns; });
+      for (int r = 0; r <= kNulls; ++r)            // the last one rounds to nearest
+        each(r < kNulls ? drawn("null", r) : simulate(contract, in, SimulationMode::nearest, seed, job.strand.cuts),
+             [&](std::size_t e, double error) { nulls[static_cast<std::size_t>(r)][e] = static_cast<float>(error); });
     });
+    std::size_t unrounded = 0, infinite = 0, counted = 0;
     for (const Block& b : layout.blocks) {
       const Run& run = c.runs[b.run];
       const Standings standing = standings(run, kernel);
       const Format format = format_of(dtype_of(run.problem, b.tensor));
-      const auto ulps = [&](std::size_t from, std::size_t to) {          // half an ulp of the largest, as a deviation; 0 of zeros
+      const auto ulps = [&](std::size_t from, std::size_t to) {          // a unit in the last place of the largest; 0 of zeros
         double size = 0;
         for (std::size_t e = from; e < to; ++e)
           if (std::isfinite(b.truth->hi[e])) size = std::max(size, std::fabs(b.truth->hi[e]));
-        return size > 0 ? 0.5 * ulp_at(size, format) / std::sqrt(3.0) : 0;
+        return size > 0 ? ulp_at(size, format) : 0;
       };
       double of_tensor = ulps(0, b.size);
-      if (of_tensor == 0) of_tensor = 0x1p-24;     // a tensor of zeros has no size of its own
+      if (of_tensor == 0) of_tensor = 0x1p-22;     // a tensor of zeros has no size of its own
+      std::vector<double> unit;                    // by row
+      double turned = 1;                           // how often executions left the exact result by a unit, and once more: none seen does not mean never
       for (std::size_t row = 0; row < b.size; row += b.width) {
-        double least = ulps(row, row + b.width);
-        if (least == 0) least = of_tensor;
+        unit.push_back(ulps(row, row + b.width));
+        if (unit.back() == 0) unit.back() = of_tensor;
+        for (std::size_t e = b.at + row; e < b.at + row + b.width; ++e) turned += kSigmaRuns * std::min(1.0, squares[e] / (unit.back() * unit.back()));
+      }
+      const double least = std::sqrt(std::min(1.0 / 12, turned / (kSigmaRuns * static_cast<double>(b.size))));
+      for (std::size_t row = 0; row < b.size; row += b.width) {
+        double pooled = 0;                           // the element's own executions are few
+        for (std::size_t e = b.at + row; e < b.at + row + b.width; ++e) pooled += squares[e] / static_cast<double>(b.width);
         for (std::size_t e = row; e < row + b.width; ++e) {
           const Standing x = standing.of(b.tensor)[e];
           // Slots of a pool that nobody uses are compared too.
           if (x == Standing::tainted || (x == Standing::unowned && !(run.problem.pool() && b.tensor == "ht"))) continue;
-          if (!std::isfinite(b.truth->hi[e])) continue;
+          if (!std::isfinite(b.truth->hi[e]) || !std::isfinite(exact[b.at + e])) continue;
           ++counted;
-          double& s = sigma[b.at + e];
-          infinite += std::isinf(s);
-          if (std::isinf(s)) continue;
-          exact += s < least;
-          weight[b.at + e] = 1 / std::max(s, least);
+          const double s = std::sqrt(0.7 * squares[b.at + e] + 0.3 * pooled), floor = least * unit[row / b.width];
+          infinite += !std::isfinite(s);
+          if (!std::isfinite(s)) continue;
+          unrounded += s == 0;
+          weight[b.at + e] = 1 / std::max(s, floor);
         }
       }
     }
@@ -193,13 +216,18 @@ struct Yardstick {
       }
       energy.push_back(sum);
     }
-    double squares = 0;
+    double spread = 0;
     for (int r = 0; r < kNulls; ++r) typical += energy[static_cast<std::size_t>(r)] / kNulls;
-    for (int r = 0; r < kNulls; ++r) squares += (energy[static_cast<std::size_t>(r)] - typical) * (energy[static_cast<std::size_t>(r)] - typical);
-    most = std::max(typical, energy.back()) + kQuantile * std::sqrt(squares / (kNulls - 1));
+    for (int r = 0; r < kNulls; ++r) spread += (energy[static_cast<std::size_t>(r)] - typical) * (energy[static_cast<std::size_t>(r)] - typical);
+    most = std::max(typical, energy.back()) + kQuantile * std::sqrt(spread / (kNulls - 1));
     if (counted > 0 && 2 * infinite > counted) remark = "most elements are left out, where executions of the contract overflow";
-    else if (counted > 0 && 2 * exact > counted) remark = "errors are weighed by half a unit in the last place, since rounding gives no sigma here";
+    else if (counted > 0 && 2 * unrounded > counted) remark = "errors are weighed by units in the last place, since rounding changes few elements here";
   }
+  // An output as the kernel stores it. Block by its number.
+  double stored(std::size_t block, double x) const { return stores_[block] && std::isfinite(x) ? round_to(x, *stores_[block]) : x; }
+
+ private:
+  std::vector<std::optional<Store>> stores_;       // of outputs that are rounded alike by all; by block
 };
 
 // ---- suspects --------------------------------------------------------------------------------------------------------
@@ -214,7 +242,9 @@ struct Suspect {
 
 // What a fault of addressing does shows in calls on memory alone. They round, and so does the twin that they are compared with, alike.
 std::vector<Execution> run_in_memory(const Fault& f, Form form, int alignment, const Case& c) {
-  const std::unique_ptr<KernelSession> session = open_inline(faulty_kernel(f, form, FaultScalar::fp32)->name, {.alignment = alignment});
+  SessionOptions options;
+  options.alignment = alignment;
+  const std::unique_ptr<KernelSession> session = open_inline(faulty_kernel(f, form, FaultScalar::fp32)->name, options);
   std::vector<Execution> all;
   for (const Run& run : c.runs) {
     all.push_back(session->run(run, ""));
@@ -253,34 +283,41 @@ std::vector<Suspect> suspects_of(const Case& c, const std::vector<Convention>& c
 }
 
 struct Signature {
-  std::vector<double> delta;                       // NaN: no number; empty: nothing changes
-  std::vector<std::size_t> missing;                // where delta is no number
+  std::vector<double> value;                       // results with the suspect, NaN: no number; empty: nothing changes
+  std::vector<std::size_t> missing;                // where the suspect gives no number
   std::set<std::string> violations;
 };
 
-Signature signature(const Layout& layout, const Case& c, const std::vector<Execution>& with, const std::vector<Execution>& without) {
+// All outputs of the executions, one after the other; NaN where one is missing.
+std::vector<double> flat(const Layout& layout, const std::vector<Execution>& executions) {
+  std::vector<double> all(layout.size, std::numeric_limits<double>::quiet_NaN());
+  for (const Block& b : layout.blocks)
+    if (const auto x = executions[b.run].outputs.find(b.tensor); x != executions[b.run].outputs.end())
+      for (std::size_t e = 0; e < b.size; ++e) all[b.at + e] = x->second.at(static_cast<I>(e));
+  return all;
+}
+
+Signature signature(const Layout& layout, const Case& c, const std::vector<Execution>& with, const std::vector<double>& without) {
   Signature s;
   if (with.empty()) return s;
   s.violations = without_numbers(with);
-  std::vector<double> delta(layout.size, 0.0);
+  std::vector<double> value = flat(layout, with);
   bool any = false;
   for (const Block& b : layout.blocks) {
     const double largest = info(format_of(dtype_of(c.runs[b.run].problem, b.tensor))).max_finite;
-    const auto x = with[b.run].outputs.find(b.tensor), y = without[b.run].outputs.find(b.tensor);
-    for (std::size_t e = 0; e < b.size; ++e) {
-      const auto i = static_cast<I>(e);
-      const double a = x == with[b.run].outputs.end() ? std::numeric_limits<double>::quiet_NaN() : x->second.at(i);
-      const double exact = y == without[b.run].outputs.end() ? 0 : y->second.at(i);
-      double d = a - exact;
-      if (std::isnan(a) && std::isnan(exact)) d = 0;   // canaries may be NaN
-      if (std::isinf(a) && a == exact) d = 0;
-      if (!(std::fabs(a) <= largest) && d != 0) d = std::numeric_limits<double>::quiet_NaN();
-      delta[b.at + e] = d;
-      any = any || d != 0;
-      if (std::isnan(d)) s.missing.push_back(b.at + e);
+    for (std::size_t e = b.at; e < b.at + b.size; ++e) {
+      if (value[e] == without[e]) continue;
+      if (std::isnan(value[e]) && std::isnan(without[e])) {   // canaries may be NaN
+        value[e] = without[e];
+        continue;
+      }
+      any = true;
+      if (std::fabs(value[e]) <= largest) continue;
+      value[e] = std::numeric_limits<double>::quiet_NaN();
+      s.missing.push_back(e);
     }
   }
-  if (any) s.delta = std::move(delta);
+  if (any) s.value = std::move(value);
   return s;
 }
 
@@ -300,11 +337,13 @@ struct Pattern {
   std::vector<double> d;
   double energy = 0;
 
-  Pattern(const std::vector<double>& delta, const Yardstick& y) : d(delta.size()), y_(y) {
-    for (std::size_t e = 0; e < d.size(); ++e) {
-      const double x = delta[e] * y.weight[e];
-      d[e] = std::isfinite(x) ? x : 0;
-    }
+  Pattern(const Layout& layout, const std::vector<double>& with, const std::vector<double>& without, const Yardstick& y) : d(with.size()), y_(y) {
+    for (std::size_t i = 0; i < layout.blocks.size(); ++i)
+      for (std::size_t e = layout.blocks[i].at; e < layout.blocks[i].at + layout.blocks[i].size; ++e) {
+        if (with[e] == without[e]) continue;
+        const double x = (y.stored(i, with[e]) - y.stored(i, without[e])) * y.weight[e];
+        d[e] = std::isfinite(x) ? x : 0;
+      }
     energy = dot(d, d);
   }
   // Quantile of z over correct executions.
@@ -316,7 +355,7 @@ struct Pattern {
         const double z = dot(d, y_.nulls[static_cast<std::size_t>(r)]);
         squares += z * z / energy / kNulls;
       }
-      limit_ = std::max(kQuantile * std::sqrt(squares), std::fabs(dot(d, y_.nulls.back())) / std::sqrt(energy));
+      limit_ = kQuantile * std::sqrt(squares) + std::fabs(dot(d, y_.nulls.back())) / std::sqrt(energy);
     });
     return limit_;
   }
@@ -366,7 +405,7 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
         if (std::fabs(hi) < largest / 2) r.missing.push_back(b.at + e);
         continue;
       }
-      const double z = ((value - hi) - b.truth->lo[e]) * w;
+      const double z = ((value - y.exact[b.at + e]) - (y.exact[b.at + e] == hi ? b.truth->lo[e] : 0)) * w;
       r.z[b.at + e] = z;
       r.energy += z * z;
       r.fourth += z * z * z * z;
@@ -423,7 +462,7 @@ void compare(Result& result, const Suspect& suspect, std::size_t index, const Si
     return a.index < b.index;                      // the bank's order, not that of threads
   };
   kept.insert(std::upper_bound(kept.begin(), kept.end(), Result::Kept{r, index, cost, nullptr}, before), {r, index, cost, pattern});
-  if (kept.size() > kRanked) kept.pop_back();
+  if (kept.size() > kKept) kept.pop_back();
 }
 
 void conclude(Result& r) {
@@ -433,6 +472,7 @@ void conclude(Result& r) {
     if (k.pattern) k.r.limit = k.pattern->limit();
     const bool numbers = r.missing.empty() && r.violations.empty();
     if (numbers && k.r.z <= k.r.limit) continue;   // no more of it than rounding shows
+    if (id.ranked.size() == kRanked) break;
     if (!best) best = k.pattern;
     // Twins explain alike.
     else if (k.pattern) k.r.correlation = k.r.share > 0.8 * id.ranked[0].share ? correlation(*best, *k.pattern) : 0;
@@ -648,17 +688,19 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     const auto concerns = [&](const Suspect& s, const Result& r) {
       return s.is_for(r.in->kernel) && r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form));
     };
-    const std::vector<Execution> exact = run_fault(*find_fault("none"), form, c.runs);
+    const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs));
     parallel_for(static_cast<I>(suspects.size()), [&](I at) {
       const Suspect& suspect = suspects[static_cast<std::size_t>(at)];
       if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return concerns(suspect, r); })) return;
-      const Signature s = signature(layout, c, suspect.results(form), suspect.alignment ? run_in_memory(*find_fault("none"), form, suspect.alignment, c) : exact);
-      if (s.delta.empty() && s.violations.empty()) return;
+      const std::vector<double> in_memory = suspect.alignment ? flat(layout, run_in_memory(*find_fault("none"), form, suspect.alignment, c)) : std::vector<double>();
+      const std::vector<double>& without = suspect.alignment ? in_memory : exact;
+      const Signature s = signature(layout, c, suspect.results(form), without);
+      if (s.value.empty() && s.violations.empty()) return;
       std::map<const Yardstick*, std::shared_ptr<const Pattern>> patterns;
       for (Result& r : work) {
         if (!concerns(suspect, r)) continue;
         std::shared_ptr<const Pattern>& pattern = patterns[r.yardstick];
-        if (!pattern && !s.delta.empty()) pattern = std::make_shared<const Pattern>(s.delta, *r.yardstick);
+        if (!pattern && !s.value.empty()) pattern = std::make_shared<const Pattern>(layout, s.value, without, *r.yardstick);
         compare(r, suspect, static_cast<std::size_t>(at), s, pattern);
       }
     });

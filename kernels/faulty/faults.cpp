@@ -447,6 +447,7 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   if (x.verify) {
     x.snapshots.assign(static_cast<std::size_t>(x.rows * x.HV * x.K * x.V), 0.0);
     x.snapshots_written.assign(x.snapshots.size(), 0);
+    if (x.before.empty()) x.before.assign(x.snapshots.size(), std::numeric_limits<double>::quiet_NaN());   // what a first call finds there
   }
   x.o.assign(static_cast<std::size_t>(x.rows * x.HV * x.V), 0.0);
   x.o_written.assign(x.o.size(), 0);
