@@ -234,7 +234,7 @@ struct Yardstick {
 struct Suspect {
   std::string name, mechanism;
   std::function<bool(Form)> has;
-  std::function<std::vector<Execution>(Form)> results;   // of the case, in double; empty where it has none
+  std::function<std::vector<Execution>(Form, bool single)> results;   // of the case, in double or single precision; empty where it has none
   std::optional<Convention> declared;              // concerns kernels of this convention alone
   int alignment = 0;                               // concerns kernels that declare this alignment alone; its results come from memory laid out for it, and so do those without it
   bool is_for(const KernelInfo& k) const { return (!declared || *declared == k.convention) && (!alignment || alignment == k.capabilities.alignment); }
@@ -255,22 +255,21 @@ std::vector<Execution> run_in_memory(const Fault& f, Form form, int alignment, c
 
 std::vector<Suspect> suspects_of(const Case& c, const std::vector<Convention>& conventions, const std::set<int>& alignments) {
   std::vector<Suspect> all;
-  const bool placed = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.problem.strided || r.least_aligned; });
   for (const Fault& f : fault_bank()) {
     if (!concerns(f, c.problem)) continue;
     const auto has = [&f](Form form) { return f.has(form); };
-    if (!misreads_memory(f)) all.push_back({f.name, f.mechanism, has, [&f, &c](Form form) { return run_fault(f, form, c.runs); }, {}});
-    else if (placed)
-      for (const int alignment : alignments) all.push_back({f.name, f.mechanism, has, [&f, &c, alignment](Form form) { return run_in_memory(f, form, alignment, c); }, {}, alignment});
+    if (!misreads_memory(f)) all.push_back({f.name, f.mechanism, has, [&f, &c](Form form, bool single) { return run_fault(f, form, c.runs, single); }, {}});
+    else
+      for (const int alignment : alignments) all.push_back({f.name, f.mechanism, has, [&f, &c, alignment](Form form, bool) { return run_in_memory(f, form, alignment, c); }, {}, alignment});
   }
   for (const Convention& declared : conventions)
     for (const ConventionChange& real : neighbours(declared)) {
-      const auto results = [&c, declared, real](Form form) {
+      const auto results = [&c, declared, real](Form form, bool single) {
         std::vector<Execution> executions;
         try {
           std::vector<Run> facts;
           for (const Run& run : c.runs) facts.push_back(mistaken_run(declared, real.convention, run));
-          executions = run_fault(*find_fault("none"), form, facts);
+          executions = run_fault(*find_fault("none"), form, facts, single);
           for (std::size_t i = 0; i < facts.size(); ++i) executions[i].outputs = mistaken_outputs(declared, real.convention, c.runs[i], std::move(executions[i].outputs));
         } catch (const std::invalid_argument&) {   // shows at once
           executions.clear();
@@ -288,12 +287,15 @@ struct Signature {
   std::set<std::string> violations;
 };
 
-// All outputs of the executions, one after the other; NaN where one is missing.
+// All outputs of the executions, one after the other; NaN where one is missing, or all are.
 std::vector<double> flat(const Layout& layout, const std::vector<Execution>& executions) {
   std::vector<double> all(layout.size, std::numeric_limits<double>::quiet_NaN());
-  for (const Block& b : layout.blocks)
-    if (const auto x = executions[b.run].outputs.find(b.tensor); x != executions[b.run].outputs.end())
+  for (const Block& b : layout.blocks) {
+    if (executions.empty()) break;
+    const TensorSet& outputs = executions[b.run].outputs;
+    if (const auto x = outputs.find(b.tensor); x != outputs.end())
       for (std::size_t e = 0; e < b.size; ++e) all[b.at + e] = x->second.at(static_cast<I>(e));
+  }
   return all;
 }
 
@@ -495,7 +497,7 @@ void compare_relations(Result& r, const std::vector<Suspect>& suspects) {
     x.name = s.name;
     x.mechanism = s.mechanism;
     if (!s.is_for(in.kernel)) return;
-    const std::vector<Execution> executions = s.results(form);
+    const std::vector<Execution> executions = s.results(form, false);
     if (!executions.empty()) x.share = x.overlap = overlap_of(broken, broken_rows(in, executions));
   });
   std::stable_sort(found.begin(), found.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
@@ -685,25 +687,30 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
     // Where a suspect does not exist in the form of a result, what it does in the other form is compared.
     if ((pool || channels) && form != Form::recurrent) continue;   // states in a pool and gates per key channel are there in the recurrent form alone
-    const auto concerns = [&](const Suspect& s, const Result& r) {
-      return s.is_for(r.in->kernel) && r.id.why_not.empty() && s.has(form) && (pool || r.form == form || !s.has(r.form));
-    };
-    const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs));
-    parallel_for(static_cast<I>(suspects.size()), [&](I at) {
-      const Suspect& suspect = suspects[static_cast<std::size_t>(at)];
-      if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return concerns(suspect, r); })) return;
-      const std::vector<double> in_memory = suspect.alignment ? flat(layout, run_in_memory(*find_fault("none"), form, suspect.alignment, c)) : std::vector<double>();
-      const std::vector<double>& without = suspect.alignment ? in_memory : exact;
-      const Signature s = signature(layout, c, suspect.results(form), without);
-      if (s.value.empty() && s.violations.empty()) return;
-      std::map<const Yardstick*, std::shared_ptr<const Pattern>> patterns;
-      for (Result& r : work) {
-        if (!concerns(suspect, r)) continue;
-        std::shared_ptr<const Pattern>& pattern = patterns[r.yardstick];
-        if (!pattern && !s.value.empty()) pattern = std::make_shared<const Pattern>(layout, s.value, without, *r.yardstick);
-        compare(r, suspect, static_cast<std::size_t>(at), s, pattern);
-      }
-    });
+    // What is no number in a result is one in double more often: such results are compared with single precision.
+    for (const bool single : {false, true}) {
+      const auto concerns = [&](const Suspect& s, const Result& r) {
+        return s.is_for(r.in->kernel) && r.id.why_not.empty() && r.missing.empty() != single && s.has(form) && (pool || r.form == form || !s.has(r.form));
+      };
+      if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return r.missing.empty() != single; })) continue;
+      const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs, single));
+      std::map<int, std::vector<double>> in_memory;   // by alignment
+      for (const int alignment : alignments) in_memory[alignment] = flat(layout, run_in_memory(*find_fault("none"), form, alignment, c));
+      parallel_for(static_cast<I>(suspects.size()), [&](I at) {
+        const Suspect& suspect = suspects[static_cast<std::size_t>(at)];
+        if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return concerns(suspect, r); })) return;
+        const std::vector<double>& without = suspect.alignment ? in_memory.at(suspect.alignment) : exact;
+        const Signature s = signature(layout, c, suspect.results(form, single), without);
+        if (s.value.empty() && s.violations.empty()) return;
+        std::map<const Yardstick*, std::shared_ptr<const Pattern>> patterns;
+        for (Result& r : work) {
+          if (!concerns(suspect, r)) continue;
+          std::shared_ptr<const Pattern>& pattern = patterns[r.yardstick];
+          if (!pattern && !s.value.empty()) pattern = std::make_shared<const Pattern>(layout, s.value, without, *r.yardstick);
+          compare(r, suspect, static_cast<std::size_t>(at), s, pattern);
+        }
+      });
+    }
   }
   parallel_for(static_cast<I>(work.size()), [&](I i) { conclude(work[static_cast<std::size_t>(i)]); });
   for (std::size_t i = 0; i < work.size(); ++i) {

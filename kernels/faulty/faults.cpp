@@ -173,10 +173,10 @@ int create_variant(int slot, const gdn_problem* problem, void** plan, char* mess
   return GDN_OK;
 }
 
-constexpr std::string_view kAddressing[] = {"input_strides_taken_as_dense", "output_strides_taken_as_dense", "key_strides_of_query", "beta_strides_of_gate", "output_strides_of_value",
+constexpr std::string_view kInMemory[] = {"writes_past_the_end", "input_strides_taken_as_dense", "output_strides_taken_as_dense", "key_strides_of_query", "beta_strides_of_gate", "output_strides_of_value",
                                             "final_state_strides_of_initial", "vector_loads_aligned_down", "byte_offset_ignored", "element_offsets_in_31_bits", "element_offsets_in_32_bits"};
 
-// Tensors of a call as a kernel sees them that takes strides or offsets for granted: the faults of kAddressing.
+// Tensors of a call as a kernel sees them that takes strides or offsets for granted: the faults of kInMemory.
 class SeenTensors {
  public:
   SeenTensors(const gdn_call* call, int fault) : call_(call), name_(fault < 0 ? "" : faulty::table()[static_cast<std::size_t>(fault)].name) {}
@@ -328,7 +328,8 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   x.o.assign(static_cast<std::size_t>(elements(o->t)), 0.0);
   x.o_written.assign(x.o.size(), 0);
   if (ht) {
-    x.ht.assign(static_cast<std::size_t>(elements(ht->t)), 0.0);
+    if (pool) x.ht = x.h0;                         // in place
+    else x.ht.assign(static_cast<std::size_t>(elements(ht->t)), 0.0);
     x.ht_written.assign(x.ht.size(), 0);
   }
   try {
@@ -402,7 +403,7 @@ const Objects& objects() {
 
 // ---- plain functions in double ---------------------------------------------------------------------------------------
 
-Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memory) {
+Execution execute_plain(const Fault& f, Form form, Scalar scalar, const Run& run, Memory& memory) {
   const Problem& p = run.problem;
   View x;
   x.N = p.sequences();
@@ -461,7 +462,7 @@ Execution execute_exact(const Fault& f, Form form, const Run& run, Memory& memor
   }
   Execution e;
   try {
-    faulty::execute(index_of(f), form, Scalar::fp64, x, memory);
+    faulty::execute(index_of(f), form, scalar, x, memory);
   } catch (const std::runtime_error& error) {
     std::fill(x.o_written.begin(), x.o_written.end(), 0);
     std::fill(x.ht_written.begin(), x.ht_written.end(), 0);
@@ -543,7 +544,7 @@ bool concerns(const Fault& f, const Problem& p) {
   return f.stage == (p.operation == Operation::stages ? static_cast<int>(p.stage) : p.layer() ? kLayerFault : gate_per_key_channel(p.rule) ? kChannelFault : -1);
 }
 
-bool misreads_memory(const Fault& f) { return std::find(std::begin(kAddressing), std::end(kAddressing), std::string_view(f.name)) != std::end(kAddressing); }
+bool misreads_memory(const Fault& f) { return std::find(std::begin(kInMemory), std::end(kInMemory), std::string_view(f.name)) != std::end(kInMemory); }
 
 const std::vector<Fault>& fault_bank() { return faulty::table(); }
 
@@ -568,14 +569,14 @@ void forget_calls() { memories().clear(); }
 
 TensorSet run_fault(const Fault& fault, Form form, const Run& run) { return run_fault(fault, form, std::span(&run, 1))[0].outputs; }
 
-std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs) {
+std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs, bool single) {
   Memory memory;
   std::vector<Execution> all;
   for (const Run& run : runs) {
     check_rule(run.problem.rule, form == Form::recurrent);
     if (run.problem.operation == Operation::stages) all.emplace_back().outputs = stage_exact(fault, run);
     else if (run.problem.layer()) all.push_back(run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }));
-    else all.push_back(run_schedule(run, [&](const Run& call) { return execute_exact(fault, form, call, memory); }));
+    else all.push_back(run_schedule(run, [&](const Run& call) { return execute_plain(fault, form, single ? Scalar::fp32 : Scalar::fp64, call, memory); }));
   }
   return all;
 }

@@ -45,7 +45,8 @@ const gdn_kernel* find_faulty_kernel(std::string_view name);
 // Some faults remember earlier calls (stale workspaces, cached arguments), per thread: this makes them forget.
 void forget_calls();
 
-// A fault of how tensors are addressed. It shows in calls on memory alone (faulty_kernel), and not in the plain functions below.
+// A fault of how tensors are addressed, or of what is touched beside them. It shows as it is in calls on memory alone (faulty_kernel), and not in the plain
+// functions below.
 bool misreads_memory(const Fault& f);
 
 // The fault in double precision: no rounding but the fault's own, so that (this - exact) is the fault's delta.
@@ -54,8 +55,8 @@ bool misreads_memory(const Fault& f);
 // gated_delta, delta and, in the recurrent form, kda and complex_kda.
 TensorSet run_fault(const Fault& fault, Form form, const Run& run);
 // The runs of a case one after the other, with what the fault remembers from run to run, as a session carries them out. Violations
-// (Execution) name what is done outside the outputs.
-std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs);
+// (Execution) name what is done outside the outputs. single: of the rule, in single precision, whose numbers end sooner.
+std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs, bool single = false);
 // The same for one head; faults between sequences or heads show nothing here.
 HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in);
 
