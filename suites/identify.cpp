@@ -2,6 +2,7 @@
 #include "suites/identify.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -508,6 +509,72 @@ void compare_relations(Result& r, const std::vector<Suspect>& suspects) {
   r.id.elements = static_cast<double>(broken.size());
 }
 
+// Faults that multiply rounding, such as inverses by products, leave errors whose signs are chance, and so nothing that a multiple of their delta
+// explains: then how large errors are in which rows. Suspects are those whose delta in single precision is not explained by that in double.
+void compare_sizes(const std::vector<Result*>& results, const std::vector<Suspect>& suspects, const Layout& layout, const Case& c, Form form) {
+  const auto concerns = [&](const Suspect& s, const Result& r) { return !s.alignment && s.is_for(r.in->kernel) && r.form == form && s.has(form); };
+  if (results.empty()) return;
+  std::array<std::vector<double>, 2> without;      // in double, in single precision
+  for (const bool single : {false, true}) without[single] = flat(layout, run_fault(*find_fault("none"), form, c.runs, single));
+  // ln(1 + mean square in sigma) of every row, and how many of its elements count
+  const auto sizes = [&](const std::vector<double>& z) {
+    std::vector<double> rows;
+    for (const Block& b : layout.blocks)
+      for (std::size_t row = b.at; row < b.at + b.size; row += b.width) {
+        double squares = 0;
+        for (std::size_t e = row; e < row + b.width; ++e) squares += z[e] * z[e];
+        rows.push_back(std::log1p(squares / static_cast<double>(b.width)));
+      }
+    return rows;
+  };
+  std::vector<std::vector<double>> of_results;
+  for (const Result* r : results) of_results.push_back(sizes(r->z));
+  std::vector<std::vector<Resemblance>> found(results.size(), std::vector<Resemblance>(suspects.size()));
+  parallel_for(static_cast<I>(suspects.size()), [&](I at) {
+    const Suspect& s = suspects[static_cast<std::size_t>(at)];
+    if (std::none_of(results.begin(), results.end(), [&](const Result* r) { return concerns(s, *r); })) return;
+    std::array<Signature, 2> with;
+    for (const bool single : {false, true}) {
+      with[single] = signature(layout, c, s.results(form, single), without[single]);
+      if (with[single].value.empty() || !with[single].missing.empty() || !with[single].violations.empty()) return;
+    }
+    std::map<const Yardstick*, std::vector<double>> rows;   // empty: not of this sort
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const Result& r = *results[i];
+      if (!concerns(s, r)) continue;
+      auto [mean, first] = rows.try_emplace(r.yardstick);
+      if (first) {
+        const Pattern a(layout, with[0].value, without[0], *r.yardstick), b(layout, with[1].value, without[1], *r.yardstick);
+        if (const double alike = correlation(a, b); alike * std::fabs(alike) < kSure) {
+          mean->second = sizes(a.d);
+          const std::vector<double> other = sizes(b.d);
+          for (std::size_t k = 0; k < other.size(); ++k) mean->second[k] = (mean->second[k] + other[k]) / 2;
+        }
+      }
+      if (mean->second.empty()) continue;
+      double all = 0, left = 0;
+      for (std::size_t k = 0; k < of_results[i].size(); ++k) {
+        all += of_results[i][k] * of_results[i][k];
+        left += (of_results[i][k] - mean->second[k]) * (of_results[i][k] - mean->second[k]);
+      }
+      Resemblance& x = found[i][static_cast<std::size_t>(at)];
+      x.name = s.name;
+      x.mechanism = s.mechanism;
+      x.share = all > 0 ? std::max(0.0, 1 - left / all) : 0;
+    }
+  });
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Identification& id = results[i]->id;
+    std::stable_sort(found[i].begin(), found[i].end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
+    if (found[i].empty() || found[i][0].share < kSure) continue;
+    id.ranked.clear();
+    for (const Resemblance& x : found[i])
+      if (x.share > 0 && id.ranked.size() < kRanked) id.ranked.push_back(x);
+    for (Resemblance& x : id.ranked) x.correlation = x.share >= id.ranked[0].share - kTie ? 1 : 0;
+    id.evidence = Evidence::sizes;
+  }
+}
+
 // ---- large cases -----------------------------------------------------------------------------------------------------
 struct Part {
   Golden golden;
@@ -713,6 +780,12 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     }
   }
   parallel_for(static_cast<I>(work.size()), [&](I i) { conclude(work[static_cast<std::size_t>(i)]); });
+  for (const Form form : {Form::recurrent, Form::chunkwise}) {
+    std::vector<Result*> unnamed;
+    for (Result& r : work)
+      if (r.form == form && r.id.why_not.empty() && r.missing.empty() && r.violations.empty() && r.energy > r.yardstick->most && named(r.id).empty()) unnamed.push_back(&r);
+    compare_sizes(unnamed, suspects, layout, c, form);
+  }
   for (std::size_t i = 0; i < work.size(); ++i) {
     if (work[i].id.ranked.empty() && work[i].id.why_not.empty() && work[i].missing.empty() && work[i].violations.empty()) compare_relations(work[i], suspects);
     all[i] = std::move(work[i].id);
@@ -753,6 +826,7 @@ std::string sentence(const Identification& id, std::string_view without) {
   switch (id.evidence) {
     case Evidence::violations: text += "it touches the same memory outside the outputs"; break;
     case Evidence::missing_numbers: text += "NaN, Inf or nothing in the " + places; break;
+    case Evidence::sizes: text += "errors of the same size in the same rows, by " + percent(r.share) + "; their signs are chance, since it multiplies rounding"; break;
     case Evidence::relations: text += "runs that must agree differ in the same places, within rounding"; break;
     default: text += "z=" + number(r.z) + " where rounding stays below " + number(std::max(r.limit, 0.1)) + ", explains " + percent(r.share) + " of what is not rounding";
   }
@@ -762,7 +836,7 @@ std::string sentence(const Identification& id, std::string_view without) {
     for (std::size_t i = 1; i < best.size() && i < 4; ++i) text += (i > 1 ? ", " : "") + best[i].name;
     if (best.size() > 4) text += " and " + std::to_string(best.size() - 4) + " more";
   }
-  if (id.evidence != Evidence::relations && id.evidence != Evidence::violations && id.elements < 2.5)
+  if (id.evidence != Evidence::sizes && id.evidence != Evidence::relations && id.evidence != Evidence::violations && id.elements < 2.5)
     text += "; the evidence is " + std::string(id.elements < 1.5 ? "one element" : "two elements") + ", which other slips leave as well";
   return text;
 }

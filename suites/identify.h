@@ -14,14 +14,14 @@ struct Resemblance {
   std::string name, mechanism;                     // of the bank, or "convention state=VK"
   double z = 0;                                    // sum(e d / sigma^2) / sqrt(sum(d^2 / sigma^2)) over the elements that are numbers
   double limit = 0;                                // quantile of z of correct executions; a z above it is no rounding
-  double share = 0;                                // of what the errors hold beyond rounding, the part that a multiple of delta explains: 0..1
+  double share = 0;                                // of what the errors hold beyond rounding, the part that a multiple of delta explains: 0..1; of sizes, of their logarithms
   double amplitude = 0;                            // that multiple: 1 where the fault is the one of the bank
   double overlap = 1;                              // of the elements that are no numbers in the result or in delta: the part that are in both
   double correlation = 1;                          // of delta with that of the best, in sigma
 };
 
-// What the errors of a result show, by the first that applies.
-enum class Evidence : std::uint8_t { none, violations, missing_numbers, values, relations };
+// What the errors of a result show, by the first that applies. sizes: how large they are in which rows.
+enum class Evidence : std::uint8_t { none, violations, missing_numbers, values, sizes, relations };
 
 struct Identification {
   std::vector<Resemblance> ranked;                 // those that explain anything, the best first; at most kRanked
