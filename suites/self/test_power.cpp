@@ -256,6 +256,35 @@ TEST_CASE("identification says how much its evidence is worth") {
   CHECK(named(identify(scale.input()))[0].name == "scale_missing");
 }
 
+TEST_CASE("faults are named by what they do to memory, to the last bit, and to rounding") {
+  const struct { const char *case_id, *fault; Form form; FaultScalar scalar; Evidence evidence; } seen[] = {
+      // Strides and alignment show in calls on memory alone.
+      {"layouts:prefill/n1_t20_h1_hv2_k32_v16/bf16/h0,strided:1", "key_strides_of_query", Form::recurrent, FaultScalar::fp32, Evidence::missing_numbers},
+      {"sizes:prefill/n1_t9_h1_hv2_k60_v24/bf16/h0,scale=0x1p-2:1", "vector_loads_aligned_down", Form::recurrent, FaultScalar::bf16, Evidence::missing_numbers},
+      {"layouts:prefill/n1_t20_h1_hv2_k32_v16/bf16/h0,strided:1", "writes_past_the_end", Form::recurrent, FaultScalar::bf16, Evidence::violations},
+      // Deviations far below a unit in the last place of the output turn some of its roundings over.
+      {"inverse_steps:prefill/n1_t10_h2_hv2_k8_v8/bf16/h0:1", "query_normalised_again", Form::recurrent, FaultScalar::bf16, Evidence::values},
+      {"raw_gates:prefill/n1_t36_h2_hv4_k32_v32/bf16/h0,raw:1", "output_through_fp16", Form::recurrent, FaultScalar::bf16, Evidence::values},
+      // Signs are chance.
+      {"relation_scaling:prefill/n1_t70_h1_hv2_k64_v32/bf16/h0:1", "inverse_by_doubling", Form::chunkwise, FaultScalar::fp32, Evidence::sizes},
+      // Single precision ends before double does.
+      {"values:prefill/n1_t35_h1_hv4_k32_v32/fp32/h0,state=bf16:1", "linear_gate_taken_as_log", Form::recurrent, FaultScalar::fp32, Evidence::missing_numbers},
+      // A first call finds snapshots that nobody wrote; a pool keeps what is not written.
+      {"verify_gate_edges:verify/n2_t9_h1_hv2_k8_v8/bf16/h0,slots=3,draft=4:1", "accepted_count_ignored", Form::recurrent, FaultScalar::fp32, Evidence::missing_numbers},
+      {"verify_reflections:verify/n2_t9_h1_hv2_k8_v8/bf16/h0,slots=3,draft=4:1", "final_state_kept_from_first_call", Form::recurrent, FaultScalar::fp32, Evidence::values},
+      // Rounding of outputs that every correct kernel shows is no evidence: here only two runs disagree.
+      {"inverse_steps:prefill/n1_t10_h2_hv2_k8_v8/bf16/h0:1", "repeat_differs", Form::recurrent, FaultScalar::bf16, Evidence::relations},
+  };
+  for (const auto& x : seen) {
+    const Failing f(x.case_id, x.fault, x.form, x.scalar);
+    const Identification id = identify(f.input());
+    INFO(x.fault << ": " << sentence(id));
+    const std::vector<Resemblance> names = named(id);
+    CHECK(std::any_of(names.begin(), names.end(), [&](const Resemblance& r) { return r.name == x.fault; }));
+    CHECK(id.evidence == x.evidence);
+  }
+}
+
 TEST_CASE("power measures identification, and parts are put together") {
   PowerOptions o;
   o.case_ids = {"typical:prefill/n1_t21_h2_hv4_k64_v32/fp32/h0:1", "chunk_boundary:prefill/n1_t65_h1_hv2_k64_v64/bf16/h0:1"};
