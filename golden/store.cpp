@@ -731,11 +731,16 @@ Golden read_golden(const fs::path& file) {
   }
 }
 
-void write_tensors(const fs::path& file, const std::string& id, const Problem& p, const TensorSet& tensors) {
+namespace {
+// An exchange file: tensors by path of their group ("" is the root), texts as attributes of the root.
+void write_exchange(const fs::path& file, const std::string& id, const Problem& p, const std::vector<std::pair<std::string, const TensorSet*>>& groups,
+                    const std::map<std::string, std::string>& texts) {
   const auto held = h5::lock();
   AtomicFile atomic(file, false);
   std::uint64_t bytes = h5::kFileOverhead + 4 * id.size();
-  for (const auto& [tensor, t] : tensors) bytes += h5::largest_size(t.shape, t.dtype);
+  for (const auto& [name, text] : texts) bytes += name.size() + text.size() + 1024;
+  for (const auto& [path, tensors] : groups)
+    for (const auto& [tensor, t] : *tensors) bytes += h5::largest_size(t.shape, t.dtype);
   h5::File f = create_reserved(atomic, file, bytes);
   {
     const h5::Id root = h5::open_group(f, "/");
@@ -743,14 +748,26 @@ void write_tensors(const fs::path& file, const std::string& id, const Problem& p
     h5::put_attribute(f, root, "schema_version", std::int64_t{kGoldenSchemaVersion});
     h5::put_attribute(f, root, "case_id", id);
     h5::put_attribute(f, root, "problem", to_string(p));
+    for (const auto& [name, text] : texts) h5::put_attribute(f, root, name, text);
   }
-  for (const auto& [tensor, t] : tensors) {
-    const h5::Id d = h5::create_dataset(f, "/" + tensor, t.dtype, t.shape, h5::Storage::plain);
-    describe(f, d, tensor, "");
-    if (!t.data.empty()) h5::write(f, "/" + tensor, d, t.dtype, t.data.data());
-  }
+  for (const auto& [path, tensors] : groups)
+    for (const auto& [tensor, t] : *tensors) {
+      const std::string dataset = path + "/" + tensor;
+      const h5::Id d = h5::create_dataset(f, dataset, t.dtype, t.shape, h5::Storage::plain);
+      describe(f, d, tensor, "");
+      if (!t.data.empty()) h5::write(f, dataset, d, t.dtype, t.data.data());
+    }
   atomic.trim(h5::flush_and_close(f));
   atomic.commit();
+}
+}  // namespace
+
+void write_tensors(const fs::path& file, const std::string& id, const Problem& p, const TensorSet& tensors) { write_exchange(file, id, p, {{"", &tensors}}, {}); }
+
+void write_results(const fs::path& file, const Case& c, const std::vector<TensorSet>& outputs, const std::map<std::string, std::string>& texts) {
+  std::vector<std::pair<std::string, const TensorSet*>> groups;
+  for (std::size_t i = 0; i < outputs.size(); ++i) groups.emplace_back(c.runs.size() == 1 ? "" : "/" + c.runs[i].name, &outputs[i]);
+  write_exchange(file, case_id(c), c.problem, groups, texts);
 }
 
 TensorSet read_tensors(const fs::path& file, const std::string& group) { return read_foreign(file, group).tensors; }

@@ -29,6 +29,9 @@ std::string content_hash(const Golden& g);         // SHA-256 over dtype, shape 
 std::filesystem::path write_golden(const std::filesystem::path& dir, const Golden& g);
 Golden read_golden(const std::filesystem::path& file);             // throws BadInput
 void write_tensors(const std::filesystem::path& file, const std::string& case_id, const Problem& p, const TensorSet& t);
+// What a kernel made of the runs of a case, in order and as far as it came: at the root where the case has one run, else in a group of each run's name.
+// texts become attributes of the root. Throws BadInput.
+void write_results(const std::filesystem::path& file, const Case& c, const std::vector<TensorSet>& outputs, const std::map<std::string, std::string>& texts);
 TensorSet read_tensors(const std::filesystem::path& file, const std::string& group = "/");  // throws BadInput
 // Those of the named attributes of the root that the file has, such as the contract of a candidate. Throws BadInput.
 std::map<std::string, std::string> text_attributes(const std::filesystem::path& file, const std::vector<std::string>& names);

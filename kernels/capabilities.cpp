@@ -146,6 +146,7 @@ double least_raw_gate(const Run& run) {
 
 Capabilities parse_capabilities(std::string_view text) {
   Capabilities c;
+  c.text = text;
   const auto items = parts(text, ';');
   if (!items.empty()) c.varlen = c.h0 = c.ht = c.empty = false;  // what is not listed is not claimed
   for (std::string_view item : items) {
@@ -252,20 +253,31 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
   return "";
 }
 
+namespace {
+constexpr std::pair<const char*, bool Properties::*> kProperties[] = {{"deterministic", &Properties::deterministic}, {"shape_invariant", &Properties::shape_invariant},
+                                                                      {"symmetric", &Properties::symmetric}, {"masks_select", &Properties::masks_select},
+                                                                      {"steps_as_prefill", &Properties::steps_as_prefill}};
+}  // namespace
+
 Properties parse_properties(std::string_view text) {
   Properties p;
   const auto items = parts(text, ';');
   if (!items.empty()) p.deterministic = p.symmetric = false;  // what is not listed is not promised
   for (std::string_view item : items) {
-    if (item == "deterministic") p.deterministic = true;
-    else if (item == "shape_invariant") p.shape_invariant = true;
-    else if (item == "symmetric") p.symmetric = true;
-    else if (item == "masks_select") p.masks_select = true;
-    else if (item == "steps_as_prefill") p.steps_as_prefill = true;
-    else throw std::invalid_argument("unknown property '" + std::string(item) +
-                                     "' (properties: deterministic, shape_invariant, symmetric, masks_select, steps_as_prefill)");
+    const auto at = std::find_if(std::begin(kProperties), std::end(kProperties), [&](const auto& known) { return item == known.first; });
+    if (at == std::end(kProperties))
+      throw std::invalid_argument("unknown property '" + std::string(item) +
+                                  "' (properties: deterministic, shape_invariant, symmetric, masks_select, steps_as_prefill)");
+    p.*at->second = true;
   }
   return p;
+}
+
+std::string to_string(const Properties& p) {
+  std::string s;
+  for (const auto& [name, flag] : kProperties)
+    if (p.*flag) s += (s.empty() ? "" : ";") + std::string(name);
+  return s;
 }
 
 }  // namespace gdn

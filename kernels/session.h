@@ -41,6 +41,7 @@ struct Capabilities {
   double beta_max = 2;
   double A_log_max = std::numeric_limits<double>::infinity();
   int alignment = 64;                              // bytes; what allocators of array libraries give
+  std::string text;                                // as declared
 };
 std::vector<std::int64_t> stage_chunks(const Capabilities& c, const Contract& contract);
 Capabilities parse_capabilities(std::string_view text);  // throws std::invalid_argument in one line
@@ -51,6 +52,7 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
 struct Properties { bool deterministic = true, shape_invariant = false, symmetric = true, masks_select = false, steps_as_prefill = false; };
 // "deterministic;masks_select": what is not listed is not promised; the empty text promises the defaults.
 Properties parse_properties(std::string_view text);   // throws std::invalid_argument
+std::string to_string(const Properties& p);
 
 struct KernelInfo {
   std::string name, description, version;

@@ -264,6 +264,8 @@ Contract parse_contract(std::string_view text) {
   }
   if (c.form == Form::recurrent && c.chunk != 1) fail(text, "the recurrent form has chunk=1");
   if (c.form == Form::recurrent && c.cadence == Cadence::chunk) fail(text, "the recurrent form rounds its state per token or per call, not per chunk");
+  if (c.form == Form::chunkwise && c.block > c.chunk && std::find(seen.begin(), seen.end(), "block") != seen.end())
+    fail(text, "block=" + std::to_string(c.block) + " is more than a chunk of " + std::to_string(c.chunk) + " rows has");
   if (c.form == Form::chunkwise && c.cadence == Cadence::token) fail(text, "the chunkwise form has no state per token; cadence is chunk or call");
   return c;
 }
@@ -282,10 +284,26 @@ std::string to_string(const Contract& c) {
   return text;
 }
 
-std::vector<std::pair<std::string, std::vector<std::string>>> contract_keys() {
-  const auto list = [](const auto& names) { return std::vector<std::string>(std::begin(names), std::end(names)); };
-  return {{"form", list(kForms)}, {"accumulator", list(kAccumulators)}, {"solve", list(kSolves)}, {"vectors", list(kVectors)},
-          {"cadence", list(kCadences)}, {"gate_sum", list(kGateSums)}, {"fma", list(kFlags)}};
+std::vector<ContractKey> contract_keys() {
+  return {{"form", "the algorithm that the kernel carries out", {{kForms[0], "token by token"}, {kForms[1], "a chunk of tokens at once, by products of matrices"}}},
+          {"accumulator", "what products are summed in",
+           {{kAccumulators[0], ""}, {kAccumulators[1], ""}, {kAccumulators[2], "exact products, their sum truncated, u = 2^-23: the matrix units of GPUs"}}},
+          {"chunk", "rows of a chunk, 1 to 1024; 1 in the recurrent form", {}},
+          {"block", "rows of the blocks that solve=block_inverse inverts first and then puts together; at most a chunk", {}},
+          {"solve", "how a chunk's triangular system (I + L) X = B is solved",
+           {{kSolves[0], "row after row, without forming the inverse"},
+            {kSolves[1], "M = (I + L)^-1 is formed, by substitution in blocks of `block` rows that are then put together by products"},
+            {kSolves[2], "M is formed as a product of powers, (I - L)(I + L^2)(I + L^4)...: few steps, but errors grow as the powers do"}}},
+          {"vectors", "what a chunk reads the state with",
+           {{kVectors[0], "U = M (beta v) and W = M (beta e^G k) are formed, then Vn = U - W S"}, {kVectors[1], "the state is read first: Vn = M (beta (v - e^G S^T k))"}}},
+          {"cadence", "when the carried state is rounded to S_carried", {{kCadences[0], "after every token"}, {kCadences[1], "after every chunk"}, {kCadences[2], "at the end of a call alone"}}},
+          {"gate_sum", "how gates are summed inside a chunk",
+           {{kGateSums[0], "one after the other from the start of the chunk; a very negative gate absorbs those after it"},
+            {kGateSums[1], "by a parallel scan (a tree); absorbs as well, and may round up"},
+            {kGateSums[2], "sums restart at a very negative gate, so that every gate is legal, -inf too"}}},
+          {"fma", "are products and sums of the recurrence fused?", {{kFlags[0], ""}, {kFlags[1], ""}}},
+          {"g_min", "the least gate for which the contract holds; a case below it is NOT_SUPPORTED. 0 or -inf: any gate. Sums from the start of a chunk (prefix_seq, prefix_tree) need one", {}},
+          {"u_exp", "relative error of the kernel's exp, 0 to 0.5, such as 1e-6 of a fast one; 0: 2 ulp of the arithmetic", {}}};
 }
 
 std::string explain(const Contract& c) {
@@ -295,10 +313,10 @@ std::string explain(const Contract& c) {
     std::string shown = value;
     if (std::string_view(key) == "g_min" && c.g_min == 0) shown = "any gate, -inf included";
     if (std::string_view(key) == "u_exp" && c.u_exp == 0) shown = "2 ulp of " + to_string(arithmetic(c));
-    for (const auto& [name, words] : contract_keys())
-      if (name == key) {
+    for (const ContractKey& known : contract_keys())
+      if (known.name == key && !known.values.empty()) {
         shown.resize(std::max<std::size_t>(shown.size(), 14), ' ');
-        for (const std::string& w : words) shown += (&w == &words.front() ? " of " : ", ") + w;
+        for (const auto& v : known.values) shown += (&v == &known.values.front() ? " of " : ", ") + v.first;
       }
     std::snprintf(line, sizeof line, "  %-12s %s\n", key, shown.c_str());
     text += line;

@@ -88,8 +88,12 @@ std::vector<std::string> contract_presets();
 Contract parse_contract(std::string_view text);
 std::string to_string(const Contract& c);          // canonical: preset and the keys that differ from it
 std::string explain(const Contract& c);            // every option and point, one a line
-// Keys that take one of some words, beside the points, with the words.
-std::vector<std::pair<std::string, std::vector<std::string>>> contract_keys();
+// A key beside the points: what it says, and the words that it takes, each with what it means (""; no words: a number).
+struct ContractKey {
+  std::string name, meaning;
+  std::vector<std::pair<std::string, std::string>> values;
+};
+std::vector<ContractKey> contract_keys();
 
 // The contract as it applies to a problem: `out` narrowed to the io dtype and `ht` to the state dtype, unless they
 // are at least as narrow already; of the layer `out` is y, and `conv_state` is narrowed to the io dtype. Of a stage: chunkwise in the problem's chunks, with W and U. Bounds, sigma and simulation of a problem take the narrowed contract.

@@ -50,7 +50,7 @@ std::string why(const Record& r) {
   const RecordCheck* c = failing_check(r);
   const std::string reason = !r.reason.empty() ? r.reason : c ? c->message : "";
   if (r.verdict == "MISTRUSTED") return "This case could not have seen a fault, so passing it would mean nothing: " + reason;
-  if (r.verdict == "RUNTIME_ERROR") return "The kernel crashed or reported an error: " + reason;
+  if (r.verdict == "RUNTIME_ERROR") return "The kernel gave no result: " + reason;
   if (r.verdict == "TIMEOUT") return "The kernel did not finish in time: " + reason;
   if (r.verdict == "UNTESTED") return "No check decided this case, which the kernel claims to support: " + reason;
   return reason;
@@ -99,10 +99,14 @@ std::string console_table(const std::vector<Record>& records, bool colour) {
   const Tally sum = total(records);
   // Families of which a kernel supports nothing, such as those of other operations, are named below its table.
   const auto nothing = [](const Tally& t) { return t.not_supported == t.cases && t.cases > 0; };
-  std::map<std::string, std::string> outside;
+  std::map<std::string, std::map<std::string, std::string>> outside;   // kernel, profile
+  std::map<std::string, std::string> profile;
+  for (const Record& r : records) profile[r.family] = r.profile;
   for (const Tally& t : tallies)
-    if (nothing(t) && std::any_of(tallies.begin(), tallies.end(), [&](const Tally& o) { return o.kernel == t.kernel && !nothing(o); }))
-      outside[t.kernel] += (outside[t.kernel].empty() ? "" : ", ") + printable(t.family);
+    if (nothing(t) && std::any_of(tallies.begin(), tallies.end(), [&](const Tally& o) { return o.kernel == t.kernel && !nothing(o); })) {
+      std::string& list = outside[t.kernel][profile[t.family]];
+      list += (list.empty() ? "" : ", ") + printable(t.family);
+    }
   std::erase_if(tallies, [&](const Tally& t) { return nothing(t) && outside.count(t.kernel); });
   const auto paint = [&](const std::string& s, const char* code) { return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, s) : s; };
 
@@ -120,7 +124,7 @@ std::string console_table(const std::vector<Record>& records, bool colour) {
     columns[2].cells.push_back(number(t.passed));
     columns[3].cells.push_back(number(t.failed));
   }
-  optional("crashed", &Tally::errors);
+  optional("no result", &Tally::errors);
   optional("mistrusted", &Tally::mistrusted);
   optional("untested", &Tally::untested);
   columns.push_back({"not supported", true, {}});
@@ -156,7 +160,7 @@ std::string console_table(const std::vector<Record>& records, bool colour) {
     const std::string line = row([&](const Column& c) { return c.cells[i]; });
     text += tallies[i].bad() ? paint(line.substr(0, line.size() - 1), "31") + "\n" : line;
     if (const auto o = outside.find(kernel); o != outside.end() && (i + 1 == tallies.size() || tallies[i + 1].kernel != kernel))
-      text += "not supported at all: " + o->second + "\n";
+      for (const auto& [of, list] : o->second) text += fmt::format("not supported, of profile {}: {}\n", printable(of), list);
   }
   for (const std::string& line : loose_contracts(records)) text += printable(line) + "\n";
   return text;

@@ -169,7 +169,7 @@ std::string verdict_counts(const Tally& t) {
   };
   part(t.passed, "passed");
   part(t.failed, "failed");
-  part(t.errors, "crashed or timed out");
+  part(t.errors, "without a result");
   part(t.mistrusted, "mistrusted");
   part(t.untested, "untested");
   part(t.not_supported, "not supported");

@@ -433,19 +433,25 @@ std::string gate_summary(const GateOptions& o, const std::vector<Record>& record
   return s;
 }
 
-std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel) {
-  for (const std::string& profile : o.profiles)
+void check_profiles(const std::vector<std::string>& profiles) {
+  for (const std::string& profile : profiles)
     if (std::none_of(families().begin(), families().end(), [&](const Family* f) { return in_profile(f->profile(), profile); })) {
       std::string known;
       for (const Family* f : families())
         if (known.find(f->profile()) == std::string::npos) known += " " + f->profile();
       throw std::invalid_argument("no case family belongs to profile '" + profile + "'; there are:" + known);
     }
+}
+
+std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel) {
+  check_profiles(o.profiles);
   std::vector<CaseId> ids;
   if (!o.case_ids.empty()) {
+    std::set<std::string> asked;                   // a case that is named twice is one case
     for (const std::string& text : o.case_ids) {
-      ids.push_back(parse_case_id(text));
-      family_named(ids.back().family);
+      CaseId id = parse_case_id(text);
+      family_named(id.family);
+      if (asked.insert(case_id(id)).second) ids.push_back(std::move(id));
     }
   } else {
     ids = cases_of(o.level, o.seed, o.families);

@@ -50,6 +50,8 @@ Record judge_results(const Golden& g, const Case& c, const KernelInfo& info, con
                      const JudgeOptions& o = {});
 // A gate names the fault of the first failing case of a family only, for this many families.
 inline constexpr std::size_t kNamedFamilies = 5;
+// Throws std::invalid_argument, naming those that there are, for a profile that no family belongs to.
+void check_profiles(const std::vector<std::string>& profiles);
 // The cases of a gate, in the canonical order, those fitted to the kernel last. Throws as run_gate.
 std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel);
 // The rule by which records become pass or fail is written in suites/README.md. Throws std::invalid_argument for an

@@ -167,6 +167,15 @@ TEST_CASE("profiles, single conventions and contracts with overrides explain the
   CHECK(contains(gdn_cts("explain W").out, "fp32-recurrent   not in this form"));
   CHECK(contains(gdn_cts("explain conv_state").out, "layer: history"));
   refused("explain 'bf16-chunk;chunk=nonsense'", "nonsense");
+  for (const char* subject : {"g_min", "u_exp", "chunk", "block", "solve", "neumann", "block_inverse", "prefix_tree", "tensor_core"}) {
+    const Result r = gdn_cts("explain " + std::string(subject));
+    CAPTURE(subject, r.out, r.err);
+    CHECK(r.status == 0);
+    CHECK(r.out.compare(0, std::string(subject).size() + 1, subject + std::string(":")) == 0);
+    CHECK(contains(r.out, "precision contracts"));
+  }
+  refused("explain ''", "explain what?");
+  refused("explain 'bf16-chunk;block=32;chunk=16'", "block=32 is more than a chunk of 16 rows has");
 }
 
 TEST_CASE("standard output that ends early or is full") {
@@ -304,6 +313,33 @@ TEST_CASE("the same records at any number of jobs") {
     CHECK(lines_of[0].size() == (*more ? 1 : lines_of[1].size()));
     CHECK(lines_of[0] == lines_of[1]);
   }
+}
+
+TEST_CASE("what was asked is counted once, and nothing asked is no pass") {
+  const Directory dir;
+  const std::string id = "--case 'typical:prefill/n1_t9_h1_hv2_k16_v16/fp32:1' ", kernel = "verify --kernel cpu_recurrent_fp32 ", records = dir / "r.jsonl";
+  const Result twice = gdn_cts(kernel + id + id + "--json '" + records + "'");
+  CHECK(twice.status == 0);
+  CHECK(read_records(records).size() == 1);
+  refused(kernel + id + "--shard 2/2", "there is no case for 2/2, of 1 in all");
+  // Earlier records: of this kernel, of these cases.
+  refused("verify --kernel cpu_chunk_fp32 " + id + "--baseline '" + records + "'", "has no records of cpu_chunk_fp32, it is of cpu_recurrent_fp32");
+  REQUIRE(gdn_cts(kernel + "--family typical --json '" + records + "'").status == 0);
+  const Result narrowed = gdn_cts(kernel + "--case '" + read_records(records).at(0).case_id + "' --baseline '" + records + "'");
+  CAPTURE(narrowed.out);
+  CHECK(contains(narrowed.out, "unchanged: 1, new cases: 0"));
+  CHECK_FALSE(contains(narrowed.out, "not asked any more"));
+  CHECK(contains(gdn_cts(kernel + "--family typical --seed 2 --baseline '" + records + "'").out, "unchanged: 0"));
+}
+
+TEST_CASE("a case that ran out of time is repeated with the time that it had") {
+  const Directory dir;
+  write_file(dir / "slow.sh", "read hello\necho '{\"gdn_cts\": 1, \"name\": \"slow\", \"contract\": \"fp32-recurrent\"}'\nread request\nsleep 60\n");
+  const Result slow = gdn_cts("verify --exec 'sh " + dir / "slow.sh" + "' --timeout 0.3 --case 'typical:prefill/n1_t9_h1_hv2_k16_v16/fp32:1'");
+  CAPTURE(slow.out, slow.err);
+  CHECK(slow.status == 1);
+  CHECK(contains(slow.out, "TIMEOUT"));
+  CHECK(contains(slow.out, ":1' --timeout 0.3\n"));
 }
 
 TEST_CASE("known failures are waived, unexpected passes are not") {
@@ -445,10 +481,11 @@ TEST_CASE("blind: a folder of inputs has nothing of the results, and is judged a
   fs::remove(bf16);
   const Result missing = gdn_cts(judge);
   CHECK(missing.status == 1);
-  CHECK(contains(missing.out, "no results: there is no " + bf16));
+  CHECK(contains(missing.out, "The kernel gave no result: run 'base': no results: there is no " + bf16));
   CHECK(contains(gdn_cts(judge + " --capabilities 'io=fp32;h0;ht'").out, "io=bf16 not in declared io=fp32"));
   refused("judge --golden '" + inputs + "' --candidate '" + inputs + "/" + files[0] + "' --contract fp32-recurrent", "--candidate has to be one");
   refused(judge + " --profile decode", "holds no case of profile decode");
+  refused(judge + " --profile nosuch", "no case family belongs to profile 'nosuch'; there are: core");
   refused("judge --golden '" + inputs + "' --candidate '" + results + "'", "Give --contract");
   fs::create_directories(dir / "empty");
   refused("judge --golden '" + dir / "empty" + "' --candidate '" + results + "' --contract fp32-recurrent", "holds no case");
@@ -486,6 +523,51 @@ TEST_CASE("blind: what a folder holds beside the profile that is claimed is not 
   fs::remove(inputs + "/zz.h5");
   fs::remove(one);
   refused(judge, "is missing, the manifest lists it");
+}
+
+TEST_CASE("blind: answer runs a kernel on a folder of inputs, and what it leaves is judged as verify judges the kernel") {
+  const Directory dir;
+  const std::string inputs = dir / "in", results = dir / "out";
+  // One run, several runs, several calls, a pool, tokens to be refused, what only some kernels do.
+  std::string cases;
+  for (const char* family : {"typical", "gate_positive", "relation_cuts", "state_handoff", "decode_pool", "verify_snapshots"}) {
+    const std::vector<CaseId> all = cases_of(Level::smoke, 1, {family});
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, all.size()); ++i) cases += " --case '" + case_id(all[i]) + "'";
+  }
+  REQUIRE(gdn_cts("generate --blind" + cases + " -o '" + inputs + "'").status == 0);
+  const std::string nothing_claimed = " --kernel cpu_chunk_bf16", wrong = " --kernel faulty/correction_before_decay/recurrent-fp32";
+  for (const std::string& kernel : {std::string(" --kernel cpu_recurrent_fp32"), nothing_claimed, wrong, std::string(" --exec '/usr/bin/python3 " GDN_SOURCE_DIR "/tools/adapters/numpy_recurrence.py'")}) {
+    fs::remove_all(results);
+    const Result answered = gdn_cts("answer --inputs '" + inputs + "' -o '" + results + "'" + kernel);
+    const Result judged = gdn_cts("judge --golden '" + inputs + "' --candidate '" + results + "' --json '" + dir / "judged" + "'");
+    const Result verified = gdn_cts("verify" + kernel + cases + " --json '" + dir / "verified" + "'");
+    CAPTURE(kernel, answered.out, answered.err, judged.out, judged.err, verified.out);
+    CHECK(answered.status == 0);
+    CHECK(contains(answered.out, "judge them with\n  "));
+    std::map<std::string, std::string> by_judge, by_verify;
+    for (const Record& r : read_records(dir / "judged")) by_judge[r.case_id] = r.kernel + " " + r.contract + " " + r.verdict + " " + r.reason;
+    for (const Record& r : read_records(dir / "verified")) by_verify[r.case_id] = r.kernel + " " + r.contract + " " + r.verdict + " " + r.reason;
+    CHECK(by_verify.size() > 7);
+    CHECK(by_judge == by_verify);
+    CHECK((judged.status == 1) == (kernel == wrong));
+  }
+  // A kernel that dies is a failure in both places.
+  write_file(dir / "dies.sh", "read hello\necho '{\"gdn_cts\": 1, \"name\": \"dies\", \"contract\": \"fp32-recurrent\"}'\nread request\nexit 3\n");
+  const Result died = gdn_cts("answer --inputs '" + inputs + "' -o '" + results + "' --exec 'sh " + dir / "dies.sh" + "'");
+  CAPTURE(died.out, died.err);
+  CHECK(died.status == 1);
+  CHECK(contains(died.err, "ended with exit status 3"));
+  const Result of_dead = gdn_cts("judge --golden '" + inputs + "' --candidate '" + results + "'");
+  CHECK(of_dead.status == 1);
+  CHECK(contains(of_dead.out, "The kernel gave no result: run 'base': adapter ended with exit status 3"));
+  refused("answer -o x --kernel cpu_recurrent_fp32", "--inputs DIR is required");
+  refused("answer --inputs '" + inputs + "' --kernel cpu_recurrent_fp32", "-o DIR is required");
+  refused("answer --inputs '" + inputs + "' -o '" + inputs + "' --kernel cpu_recurrent_fp32", "same folder");
+  refused("answer --inputs '" + inputs + "' -o '" + results + "'", "which kernel?");
+  // Files of two kernels are results of neither.
+  for (const auto& entry : fs::directory_iterator(inputs))
+    if (entry.path().extension() == ".h5" && gdn_cts("answer --inputs '" + entry.path().string() + "' -o '" + results + "' --kernel cpu_recurrent_fp32").status == 0) break;
+  refused("judge --golden '" + inputs + "' --candidate '" + results + "'", "declares another kernel than");
 }
 
 TEST_CASE("output that a closed standard output loses is no success, and costs no file") {

@@ -166,6 +166,18 @@ std::string explain_point(P point) {
                      gdn::name(point), meaning(point), stores);
 }
 
+std::string explain_key(const ContractKey& key) {
+  std::string s = fmt::format("{0}: a key of precision contracts ({0}=...)\n\n", key.name) + wrapped(key.meaning, 2);
+  for (const auto& [value, meaning] : key.values) s += fmt::format("  {:<14} {}\n", value, meaning);
+  std::string stored;
+  for (const std::string& preset : contract_presets()) {
+    const std::string text = explain(parse_contract(preset)), line = "\n  " + key.name + " ";
+    const std::size_t at = text.find(line), begin = text.find_first_not_of(' ', at + line.size());
+    if (at != std::string::npos) stored += fmt::format("  {:<16} {}\n", preset, text.substr(begin, std::min(text.find('\n', begin), text.find("  ", begin)) - begin));
+  }
+  return s + "\nThe presets say\n" + stored + fmt::format("Another one is declared so:  --contract 'bf16-chunk;{}=...'\n", key.name);
+}
+
 std::string explain_profile(const std::string& profile) {
   std::string members;
   // What a kernel need not declare exempts it from some of them altogether.
@@ -274,13 +286,18 @@ struct ExplainCommand final : Command {
     for (const gdn_kernel* k : builtin_kernels()) all.push_back(k->name);
     for (const Fault& f : fault_bank()) all.push_back(f.name);
     for (const Check* c : checks()) all.push_back(c->name());
-    for (const auto& [key, values] : contract_keys()) all.push_back(key);
+    for (const ContractKey& key : contract_keys()) {
+      all.push_back(key.name);
+      for (const auto& [value, meaning] : key.values)
+        if (!meaning.empty()) all.push_back(value);
+    }
     for (std::size_t i = 0; i < kPoints; ++i) all.push_back(gdn::name(static_cast<Point>(i)));
     for (std::size_t i = 0; i < kLayerPoints; ++i) all.push_back(gdn::name(static_cast<LayerPoint>(i)));
     return all;
   }
   void options(Options& o) override { o.argument("subject", subject, "case id, or the name of anything that `list` prints"); }
   int run() override {
+    if (subject.empty()) throw Usage("explain what? Give a case id or a name (`gdn-cts list` prints what there is)");
     if (subject.find(':') != std::string::npos && subject.find('/') != std::string::npos) {
       print(explain_case(subject));
       return 0;
@@ -298,10 +315,10 @@ struct ExplainCommand final : Command {
     if (const Fault* f = find_fault(subject)) s += (s.empty() ? "" : "\n") + explain_fault(*f);
     if (const Check* c = find_check(subject)) s += (s.empty() ? "" : "\n") + explain_check(*c);
     if (const std::string stage = explain_stage(subject); !stage.empty()) s += (s.empty() ? "" : "\n") + stage;
-    for (const auto& [key, values] : contract_keys()) {
-      if (subject != key) continue;
-      s += fmt::format("{}: a key of precision contracts ({}=...), one of\n", key, key);
-      for (const std::string& v : values) s += "  " + v + "\n";
+    for (const ContractKey& key : contract_keys()) {
+      if (subject == key.name) s += (s.empty() ? "" : "\n") + explain_key(key);
+      for (const auto& [value, meaning] : key.values)
+        if (subject == value && !meaning.empty()) s += (s.empty() ? "" : "\n") + fmt::format("{0}: a value of {1} in precision contracts ({1}={0}); {1} is {2}\n\n", value, key.name, key.meaning) + wrapped(meaning, 2);
     }
     for (std::size_t i = 0; i < kPoints; ++i)
       if (const auto p = static_cast<Point>(i); subject == gdn::name(p))

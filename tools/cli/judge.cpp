@@ -16,27 +16,11 @@
 #include "tools/cli/command.h"
 #include "tools/cli/kernel_options.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/results.h"
 #include "tools/cli/show.h"
 
 namespace gdn::cli {
 namespace {
-
-// Outputs of one run, in the group of its name where the case has several. Throws BadInput, one line.
-TensorSet outputs_of(const std::string& file, const Run& run, bool alone, const Convention& layout) {
-  TensorSet found = read_tensors(file, alone ? "/" : "/" + run.name), outputs;
-  for (auto& [tensor, want] : output_shapes(layout, run)) {
-    const std::string where = file + ": " + (alone ? "" : "/" + run.name) + "/" + tensor;
-    const auto at = found.find(tensor);
-    if (at == found.end()) throw BadInput(where + ": dataset is missing");
-    if (at->second.shape != want.shape) throw BadInput(where + ": shape " + shape_text(at->second.shape) + ", want " + shape_text(want.shape));
-    try {
-      outputs[tensor] = coerce(at->second, want.dtype);
-    } catch (const std::invalid_argument& e) {
-      throw BadInput(where + ": " + e.what());
-    }
-  }
-  return from_kernel(layout, run, std::move(outputs));
-}
 
 // A folder of results as a kernel, so that they are gated like one. Its cases are files named like those of the inputs.
 class Folder final : public KernelSession {
@@ -50,7 +34,7 @@ class Folder final : public KernelSession {
     std::error_code code;
     try {
       if (!std::filesystem::exists(file, code)) throw BadInput("no results: there is no " + file);
-      e.outputs = outputs_of(file, run, !several_.count(id), info_.convention);
+      return read_answer(file, run, !several_.count(id), info_.convention);
     } catch (const BadInput& bad) {
       e.outcome = Outcome::error;
       e.message = bad.what();
@@ -78,33 +62,33 @@ struct JudgeCommand final : Command {
     o.option("--candidate", candidate, "FILE.h5", "results: o and ht (of verify also snapshots, of a stage its outputs) at the root, or one group per run (golden/README.md); or a folder of such files, named like those of --golden");
     o.option("--convention", convention, "CONVENTION", "in which the results are laid out (`list conventions`); default canonical");
     o.option("--properties", properties, "P;...", "what the candidate promises: deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill");
-    o.option("--capabilities", capabilities, "C;...", "with folders: what the candidate does, as a kernel declares it (tools/adapters/README.md); other cases are NOT_SUPPORTED. Default: all that the folder asks");
+    o.option("--capabilities", capabilities, "C;...", "with folders: what the candidate does, as a kernel declares it (tools/adapters/README.md); other cases are NOT_SUPPORTED. Default: what the results say (`gdn-cts answer`), else all that the folder asks");
     o.option("--profile", profiles, "PROFILE", "with folders: what the candidate claims and must show, of what is there (default: core); may be repeated", true);
     o.option("--name", label, "NAME", "what the report calls it; default the file's name");
     kernel.declare(o);
     output.declare(o);
     o.footer("Instead of --candidate, the kernel options run a kernel on the inputs of the golden file.\n"
-             "--contract, --convention, --properties and --name may stand in the candidate as attributes of these names.");
+             "--contract, --convention, --properties, --capabilities and --name may stand in the candidate's files as attributes of these names; `gdn-cts answer` writes them.");
   }
 
-  // The option, else the file's attribute.
-  std::string said(const char* key, const std::string& option, const std::map<std::string, std::string>& attributes) const {
-    if (!option.empty()) return option;
-    const auto at = attributes.find(key);
-    return at == attributes.end() ? "" : at->second;
-  }
-
-  KernelInfo declared() const {
-    const auto attributes = text_attributes(candidate, {"name", "version", "contract", "convention", "properties"});
+  // What the options say, else the attributes of the candidate.
+  KernelInfo declared(const std::map<std::string, std::string>& attributes, const std::string& usual_name) const {
+    const auto said = [&](const char* key, const std::string& option) {
+      const auto at = attributes.find(key);
+      return !option.empty() || at == attributes.end() ? option : at->second;
+    };
     KernelInfo info;
-    info.name = said("name", label, attributes);
-    if (info.name.empty()) info.name = std::filesystem::path(candidate).stem().string();
-    info.version = said("version", "", attributes);
-    const std::string c = said("contract", kernel.contract, attributes);
+    info.name = said("name", label);
+    if (info.name.empty()) info.name = usual_name;
+    info.version = said("version", "");
+    info.module = said("module", "");
+    if (const std::string device = said("device", ""); !device.empty()) info.device = device;
+    const std::string c = said("contract", kernel.contract);
     if (c.empty()) throw Usage("which precision contract is the candidate held to? Give --contract (`gdn-cts list contracts`)");
     info.contract = read_contract(c);
-    info.convention = parse_convention(said("convention", convention, attributes));
-    info.properties = parse_properties(said("properties", properties, attributes));
+    info.convention = parse_convention(said("convention", convention));
+    info.properties = parse_properties(said("properties", properties));
+    info.capabilities = parse_capabilities(said("capabilities", capabilities));
     info.how = "--candidate " + shell_quote(candidate);
     return info;
   }
@@ -120,7 +104,11 @@ struct JudgeCommand final : Command {
 
   std::vector<Execution> executions(const Case& c, const Convention& layout) const {
     std::vector<Execution> list;
-    for (const Run& run : c.runs) list.emplace_back().outputs = outputs_of(candidate, run, c.runs.size() == 1, layout);
+    for (const Run& run : c.runs) {
+      list.push_back(read_answer(candidate, run, c.runs.size() == 1, layout));
+      if (list.back().outcome != Outcome::ok) break;
+    }
+    list.resize(c.runs.size());
     return list;
   }
 
@@ -164,21 +152,21 @@ struct JudgeCommand final : Command {
     namespace fs = std::filesystem;
     std::error_code code;
     if (!fs::is_directory(candidate, code)) throw Usage("--golden is a folder, so --candidate has to be one; " + candidate + " is none");
-    KernelInfo info;
-    info.name = label.empty() ? (fs::path(candidate) / "").parent_path().filename().string() : label;
-    if (kernel.contract.empty()) throw Usage("which precision contract are the candidates held to? Give --contract (`gdn-cts list contracts`)");
-    info.contract = read_contract(kernel.contract);
-    info.convention = parse_convention(convention);
-    info.properties = parse_properties(properties);
-    info.capabilities = capabilities.empty() ? nothing() : parse_capabilities(capabilities);
-    info.how = "--candidate " + shell_quote(candidate);
+    const std::vector<fs::path> files = golden_files(golden_file), results_files = golden_files(candidate);
+    // All files say the same of the kernel, or are not of one.
+    std::map<std::string, std::string> attributes;
+    for (const fs::path& file : results_files) {
+      auto said = declared_in(file.string());
+      if (file == results_files.front()) attributes = std::move(said);
+      else if (said != attributes) throw BadInput(file.string() + ": declares another kernel than " + results_files.front().string());
+    }
+    KernelInfo info = declared(attributes, (fs::path(candidate) / "").parent_path().filename().string());
+    const bool all = info.capabilities.text.empty();   // nothing says what the kernel does: all that the folder asks
+    if (all) info.capabilities = nothing();
     GateOptions gate;
     gate.given = true;
     if (!profiles.empty()) gate.profiles = profiles;
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(golden_file, code))
-      if (entry.path().extension() == ".h5") files.push_back(entry.path());
-    std::sort(files.begin(), files.end());
+    check_profiles(gate.profiles);
     std::set<std::string> known, several;
     for (const fs::path& file : files) {
       const Case stored = read_golden(file).the_case;
@@ -188,7 +176,7 @@ struct JudgeCommand final : Command {
       known.insert(file.filename().string());
       gate.case_ids.push_back(case_id(*c));
       if (c->runs.size() > 1) several.insert(case_id(*c));
-      if (capabilities.empty())
+      if (all)
         for (const Run& run : c->runs) add(run.problem, info.capabilities);
     }
     if (gate.case_ids.empty()) throw Usage("--golden: " + golden_file + " holds no case");
@@ -197,9 +185,8 @@ struct JudgeCommand final : Command {
     for (const std::string& p : profiles)
       if (std::none_of(gate.case_ids.begin(), gate.case_ids.end(), [&](const std::string& id) { return in_profile(find_family(parse_case_id(id).family)->profile(), p); }))
         throw Usage("--golden: " + golden_file + " holds no case of profile " + p);
-    for (const auto& entry : fs::directory_iterator(candidate, code))
-      if (entry.path().extension() == ".h5" && !known.count(entry.path().filename().string()))
-        note(entry.path().string() + ": no such case in " + golden_file + ", not judged");
+    for (const fs::path& file : results_files)
+      if (!known.count(file.filename().string())) note(file.string() + ": no such case in " + golden_file + ", not judged");
     Folder results(candidate, info, several);
     GateResult result;
     {
@@ -253,7 +240,7 @@ struct JudgeCommand final : Command {
     GateResult result;
     Record r;
     if (!candidate.empty()) {
-      const KernelInfo info = declared();
+      const KernelInfo info = declared(declared_in(candidate), std::filesystem::path(candidate).stem().string());
       if (c.runs.size() > 1 && of_base_run_alone()) {
         note(candidate + ": holds the outputs of run '" + c.runs[0].name + "' alone: relations between runs are not judged");
         c.runs.resize(1);

@@ -114,6 +114,7 @@ struct VerifyCommand final : Command {
     gate.case_ids = cases;
     gate.golden_dir = golden;
     gate.fail_fast = fail_fast;
+    const bool narrowed = !cases.empty() || !only_families.empty() || !shard.empty() || fail_fast;
     if (!shard.empty()) std::tie(gate.shard, gate.shards) = parse_shard(shard);
     // What is wrong with the question is said before the kernel is started.
     for (const std::string& text : cases) make_case(parse_case_id(text));
@@ -122,6 +123,11 @@ struct VerifyCommand final : Command {
     if (jobs < 1 || jobs > 256) throw Usage("--jobs must be 1 to 256");
     const Facts kernel_files = submission.empty() ? Facts{} : hashes_of(kernel.files());
     const std::unique_ptr<KernelSession> session = kernel.open(jobs);
+    if (!baseline.empty()) before = of_kernel(std::move(before), session->info().name);
+    if (gate.shards > 1 && gate_cases(gate, session->info()).empty()) {
+      gate.shards = 1;
+      throw Usage(fmt::format("--shard: there is no case for {}, of {} in all", shard, gate_cases(gate, session->info()).size()));
+    }
     gate.jobs = jobs;
     gate.open = [&] { return kernel.open(jobs); };
     if (list) {
@@ -167,8 +173,15 @@ struct VerifyCommand final : Command {
             note(reports::printable(line));
           });
     }
+    for (Record& r : result.records)
+      if (r.verdict == "TIMEOUT" && kernel.timeout != KernelOptions().timeout) r.repro += fmt::format(" --timeout {:g}", kernel.timeout);
     if (!gate.done.empty()) result.summary += fmt::format(", {} of them read from {}", gate.done.size(), journal);
     show_gate(result, output);
+    if (narrowed) {                                // what was not asked is not lost
+      std::set<std::string> asked;
+      for (const Record& r : result.records) asked.insert(r.case_id);
+      std::erase_if(before, [&](const Record& r) { return !asked.count(r.case_id); });
+    }
     if (!baseline.empty()) print("\nsince " + reports::printable(baseline) + "\n" + changes_since(before, result.records));
     if (!submission.empty()) {
       try {
@@ -183,6 +196,17 @@ struct VerifyCommand final : Command {
   }
 
  private:
+  // The records of one kernel, in a file that may hold those of several.
+  std::vector<Record> of_kernel(std::vector<Record> records, const std::string& name) const {
+    std::set<std::string> others;
+    for (const Record& r : records) others.insert(r.kernel);
+    std::erase_if(records, [&](const Record& r) { return r.kernel != name; });
+    if (!records.empty()) return records;
+    std::string list;
+    for (const std::string& other : others) list += (list.empty() ? "" : ", ") + other;
+    throw Usage("--baseline: " + baseline + " has no records of " + name + ", it is of " + reports::printable(list) + "; `gdn-cts compare` puts two kernels side by side");
+  }
+
   Facts gate_facts() const {
     const auto joined = [](const std::vector<std::string>& list) {
       std::string s;
