@@ -274,7 +274,7 @@ Id create_dataset(const File& f, const std::string& path, DType t, const std::ve
     H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
     if (s == Storage::packed) {
       H5Pset_shuffle(creation);
-      H5Pset_deflate(creation, 4);
+      H5Pset_deflate(creation, 1);                 // random digits: more effort makes them no smaller
     }
     H5Pset_fletcher32(creation);
     if (cache_bytes) H5Pset_chunk_cache(access, 8191, cache_bytes, 1.0);

@@ -260,7 +260,7 @@ struct GoldenWriter::State {
   Case meta;
   std::string edition, source;
   Listing listing;                                 // inputs hashed while written; truth when finished
-  struct Output { h5::Id id; std::string path; DType dtype; std::vector<std::int64_t> shape; };
+  struct Output { h5::Id id; std::string path; DType dtype; std::vector<std::int64_t> shape; std::string sha256; };   // hash: of what was put whole
   struct RunState {
     std::map<std::string, std::vector<Output>> outputs;   // by tensor: hi, lo, radius
     std::vector<bool> put;                         // heads; empty when put as a whole
@@ -282,7 +282,7 @@ struct GoldenWriter::State {
         for (std::size_t i = 0; i < shape.size(); ++i) cache *= i == 1 ? static_cast<std::size_t>(shape[1]) : static_cast<std::size_t>(chunk[i]);
         cache = std::clamp<std::size_t>(cache + (1 << 20), 1 << 20, 64 << 20);
       }
-      Output o{h5::create_dataset(file, path, part.dtype, shape, h5::Storage::checked, chunk, cache), path, part.dtype, shape};
+      Output o{h5::create_dataset(file, path, part.dtype, shape, h5::Storage::checked, chunk, cache), path, part.dtype, shape, {}};
       describe(file, o.id, tensor, part.what);
       runs[run].outputs[tensor].push_back(std::move(o));
     }
@@ -428,13 +428,15 @@ void GoldenWriter::put_truth(std::size_t run, const Truth& truth) {
     s_->create_truth(run, tensor, t.shape, {});
     const void* data[] = {t.hi.data(), t.lo.data(), t.radius.data()};
     auto& outputs = r.outputs.at(tensor);
-    if (size > 0)
-      for (std::size_t i = 0; i < 3; ++i) h5::write(s_->file, outputs[i].path, outputs[i].id, outputs[i].dtype, data[i]);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (size > 0) h5::write(s_->file, outputs[i].path, outputs[i].id, outputs[i].dtype, data[i]);
+      outputs[i].sha256 = sha256_hex(data[i], size * size_of(outputs[i].dtype));
+    }
   }
 }
 
-fs::path GoldenWriter::finish(const OracleStats& stats) {
-  const auto held = h5::lock();
+fs::path GoldenWriter::finish(const OracleStats& stats, std::string* content) {
+  auto held = h5::lock();
   h5::File& f = s_->file;
   for (std::size_t i = 0; i < s_->runs.size(); ++i) {
     State::RunState& r = s_->runs[i];
@@ -449,7 +451,7 @@ fs::path GoldenWriter::finish(const OracleStats& stats) {
       for (State::Output& o : outputs) {
         h5::Dataset d{std::move(o.id), h5::Id(), o.path, o.dtype, o.shape};
         d.type = h5::Id(H5Dget_type(d.id));
-        const std::string sha = hash_dataset(f, d);
+        const std::string sha = o.sha256.empty() ? hash_dataset(f, d) : o.sha256;
         h5::put_attribute(f, d.id, "sha256", sha);
         s_->listing[o.path] = {o.dtype, o.shape, sha};
       }
@@ -483,6 +485,8 @@ fs::path GoldenWriter::finish(const OracleStats& stats) {
   }
   s_->runs.clear();                                // closes what is still open
   const std::uint64_t bytes = h5::flush_and_close(f);
+  if (content) *content = hash;
+  held.unlock();                                   // a sync takes milliseconds, in which others may use HDF5
   s_->atomic->trim(bytes);
   s_->atomic->commit();
   add_to_manifest(s_->dir, s_->target.filename().string(), {case_id(s_->meta), hash, s_->edition, bytes});
@@ -638,6 +642,20 @@ const std::string& GoldenReader::content_hash() const { return s_->hash; }
 const OracleStats& GoldenReader::stats() const { return s_->stats; }
 std::size_t GoldenReader::datasets() const { return s_->listing.size(); }
 
+bool GoldenReader::asks(const Case& c) const {
+  const Case& mine = s_->meta;
+  if (case_id(mine) != case_id(c) || mine.runs.size() != c.runs.size()) return false;
+  for (std::size_t i = 0; i < c.runs.size(); ++i) {
+    const Run &a = mine.runs[i], &b = c.runs[i];
+    if (a.name != b.name || !(a.problem == b.problem) || a.truth != b.truth || s_->inputs[i].size() != b.inputs.size()) return false;
+    for (const auto& [tensor, t] : b.inputs) {
+      const auto at = s_->listing.find(input_path(a.name, tensor));
+      if (at == s_->listing.end() || at->second.dtype != t.dtype || at->second.shape != t.shape || at->second.sha256 != sha256_hex(t.data.data(), t.data.size())) return false;
+    }
+  }
+  return true;
+}
+
 void GoldenReader::verify_hashes() {
   const auto held = h5::lock();
   for (const auto& [path, entry] : s_->listing) s_->check_hash(path, hash_dataset(s_->file, h5::open_dataset(s_->file, path)));
@@ -713,14 +731,16 @@ std::string content_hash(const Golden& g) {
   return hash_of(identity_text(g.the_case, g.edition, g.stats), listing);
 }
 
-fs::path write_golden(const fs::path& dir, const Golden& g) {
+std::string Golden::content() const { return hash.empty() ? content_hash(*this) : hash; }
+
+fs::path write_golden(const fs::path& dir, const Golden& g, std::string* hash) {
   GoldenWriter w(dir, g.the_case, g.edition);
   for (std::size_t i = 0; i < g.the_case.runs.size(); ++i)
     if (g.the_case.runs[i].truth) {
       if (i >= g.truths.size()) throw std::invalid_argument("golden of " + case_id(g.the_case) + ": run " + g.the_case.runs[i].name + " has no truth");
       w.put_truth(i, g.truths[i]);
     }
-  return w.finish(g.stats);
+  return w.finish(g.stats, hash);
 }
 
 Golden read_golden(const fs::path& file) {

@@ -22,11 +22,14 @@ struct Golden {
   std::vector<Truth> truths;                       // per run; empty for runs without truth
   std::string edition;                             // of the accuracy standard
   OracleStats stats;
+  std::string hash;                                // content_hash, where the store knew it; empty: nobody asked yet
+  std::string content() const;                     // content_hash, made when it is not known
 };
 
 std::string content_hash(const Golden& g);         // SHA-256 over dtype, shape and bits of everything, hex
 // Writes DIR/<file_stem>.h5 through a temporary name. Throws BadInput (disk full, no permission), leaving nothing.
-std::filesystem::path write_golden(const std::filesystem::path& dir, const Golden& g);
+// hash: receives content_hash.
+std::filesystem::path write_golden(const std::filesystem::path& dir, const Golden& g, std::string* hash = nullptr);
 Golden read_golden(const std::filesystem::path& file);             // throws BadInput
 void write_tensors(const std::filesystem::path& file, const std::string& case_id, const Problem& p, const TensorSet& t);
 // What a kernel made of the runs of a case, in order and as far as it came: at the root where the case has one run, else in a group of each run's name.

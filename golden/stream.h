@@ -24,7 +24,8 @@ class GoldenWriter {
   // Note about where the inputs come from, kept as root attribute `source`.
   void set_source(const std::string& text);
   // Hashes, renames into place, adds to the manifest. Throws std::logic_error when a head was left out.
-  std::filesystem::path finish(const OracleStats& stats);
+  // hash: receives the content hash.
+  std::filesystem::path finish(const OracleStats& stats, std::string* hash = nullptr);
 
  private:
   struct State;
@@ -41,6 +42,8 @@ class GoldenReader {
   const std::string& content_hash() const;         // as stored
   const OracleStats& stats() const;
   std::size_t datasets() const;
+  // Whether these are the runs, and the hashes of their inputs, of the case; the inputs in the file are not read.
+  bool asks(const Case& c) const;
   // Reads all data in bounded memory and compares every hash; throws BadInput naming the first wrong dataset.
   void verify_hashes();
   Run run(std::size_t index);                      // with its inputs

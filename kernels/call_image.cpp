@@ -2,6 +2,7 @@
 #include "kernels/call_image.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 #include <chrono>
 #include <cstring>
@@ -28,25 +29,34 @@ constexpr std::pair<const char*, std::int32_t> kRoles[] = {
 
 std::size_t round_up(std::size_t x, std::size_t to) { return (x + to - 1) / to * to; }
 
+// Eight bytes of the poison of a dtype, from byte `phase` of an element on; little-endian hosts.
+std::uint64_t poison_word(DType t, std::ptrdiff_t phase) {
+  const int bits = static_cast<int>(8 * size_of(t));
+  std::uint64_t word = poison_bits(t);
+  for (int have = bits; have < 64; have *= 2) word |= word << have;
+  const auto w = static_cast<std::ptrdiff_t>(size_of(t));
+  return std::rotr(word, static_cast<int>(8 * (((phase % w) + w) % w)));
+}
+
 // Fills whole elements counted from `begin` in both directions, so that an element read outside is poison as well.
 void fill_pattern(std::byte* first, std::byte* last, DType t, std::ptrdiff_t phase) {
-  const std::uint64_t pattern = poison_bits(t);
-  const auto w = static_cast<std::ptrdiff_t>(size_of(t));
-  for (std::byte* b = first; b < last; ++b, ++phase) {
-    const std::ptrdiff_t byte = ((phase % w) + w) % w;
-    *b = static_cast<std::byte>(pattern >> (8 * byte));
-  }
+  const std::uint64_t word = poison_word(t, phase);
+  for (; last - first >= 8; first += 8) std::memcpy(first, &word, 8);
+  if (first < last) std::memcpy(first, &word, static_cast<std::size_t>(last - first));
 }
 
 // Bytes from first to last that are not the pattern; `at` is the first of them.
 std::size_t damaged(const std::byte* first, const std::byte* last, DType t, std::ptrdiff_t phase, const std::byte** at) {
-  const std::uint64_t pattern = poison_bits(t);
-  const auto w = static_cast<std::ptrdiff_t>(size_of(t));
+  const std::uint64_t word = poison_word(t, phase);
+  std::byte wanted[8];
+  std::memcpy(wanted, &word, 8);
   std::size_t count = 0;
-  for (const std::byte* b = first; b < last; ++b, ++phase)
-    if (*b != static_cast<std::byte>(pattern >> (8 * (((phase % w) + w) % w)))) {
-      if (count++ == 0) *at = b;
-    }
+  for (; first < last; first += 8) {
+    const std::ptrdiff_t n = std::min<std::ptrdiff_t>(8, last - first);
+    if (std::memcmp(first, wanted, static_cast<std::size_t>(n)) == 0) continue;
+    for (std::ptrdiff_t i = 0; i < n; ++i)
+      if (first[i] != wanted[i] && count++ == 0) *at = first + i;
+  }
   return count;
 }
 

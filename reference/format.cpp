@@ -70,6 +70,19 @@ double round_one(double x, const Store& s, std::uint64_t random) {
   return signed_value(magnitude);
 }
 
+double nearest(double x, Format f) {
+  switch (f) {
+    case Format::fp64: return x;
+    case Format::fp32: return round_nearest_even<Format::fp32>(x);
+    case Format::tf32: return round_nearest_even<Format::tf32>(x);
+    case Format::fp16: return round_nearest_even<Format::fp16>(x);
+    case Format::bf16: return round_nearest_even<Format::bf16>(x);
+    case Format::fp8_e4m3: return round_nearest_even<Format::fp8_e4m3>(x);
+    case Format::fp8_e5m2: return round_nearest_even<Format::fp8_e5m2>(x);
+  }
+  return x;
+}
+
 template <class T>
 [[noreturn]] T unknown(const char* what, std::string_view text) {
   throw std::invalid_argument(std::string("unknown ") + what + " '" + std::string(text) + "'");
@@ -139,6 +152,7 @@ Store parse_store(std::string_view text) {
 }
 
 double round_to(double x, const Store& s, std::uint64_t random) {
+  if (s.terms == 1 && s.rounding == Rounding::nearest_even && s.subnormals == Subnormals::keep) return nearest(x, s.format);
   if (s.format == Format::fp64)
     return s.subnormals == Subnormals::flush && std::fabs(x) < 0x1p-1022 ? std::copysign(0.0, x) : x;
   double sum = round_one(x, s, random);
@@ -170,7 +184,7 @@ std::uint64_t encode(double x, Format format) {
   const int bias = 1 - f.emin;
   const std::uint64_t sign = (std::bit_cast<std::uint64_t>(x) >> 63) << (f.bits - 1);
   const std::uint64_t exponent_mask = (std::uint64_t{1} << (f.bits - 1 - fraction_bits)) - 1;
-  x = round_to(x, Store{format});
+  x = nearest(x, format);
   if (std::isnan(x)) {
     if (format == Format::fp8_e4m3) return sign | 0x7f;
     return sign | exponent_mask << fraction_bits | std::uint64_t{1} << (fraction_bits - 1);
@@ -178,9 +192,11 @@ std::uint64_t encode(double x, Format format) {
   if (std::isinf(x)) return sign | exponent_mask << fraction_bits;
   const double a = std::fabs(x);
   if (a == 0) return sign;
-  int e = std::ilogb(a);
-  if (e < f.emin) return sign | static_cast<std::uint64_t>(std::ldexp(a, fraction_bits - f.emin));
-  const auto m = static_cast<std::uint64_t>(std::ldexp(a, fraction_bits - e)) & ((std::uint64_t{1} << fraction_bits) - 1);
+  // What is left is a normal number of double, every format's least one included.
+  const std::uint64_t wide = std::bit_cast<std::uint64_t>(a);
+  const int e = static_cast<int>(wide >> 52) - 1023;
+  if (e < f.emin) return sign | static_cast<std::uint64_t>(a * power_of_two(fraction_bits - f.emin));
+  const std::uint64_t m = (wide & 0x000fffffffffffffu) >> (52 - fraction_bits);
   return sign | static_cast<std::uint64_t>(e + bias) << fraction_bits | m;
 }
 
@@ -200,9 +216,9 @@ double decode(std::uint64_t bits, Format format) {
   } else if (format == Format::fp8_e4m3 && e == exponent_all && fraction == 7) {
     a = std::numeric_limits<double>::quiet_NaN();
   } else if (e == 0) {
-    a = std::ldexp(static_cast<double>(fraction), f.emin - fraction_bits);
+    a = static_cast<double>(fraction) * power_of_two(f.emin - fraction_bits);
   } else {
-    a = std::ldexp(static_cast<double>(fraction + (std::uint64_t{1} << fraction_bits)), e - bias - fraction_bits);
+    a = static_cast<double>(fraction + (std::uint64_t{1} << fraction_bits)) * power_of_two(e - bias - fraction_bits);
   }
   return negative ? -a : a;
 }

@@ -28,25 +28,12 @@ Tensor::Tensor(DType t, std::vector<std::int64_t> s) : dtype(t), shape(std::move
   data.resize(static_cast<std::size_t>(size()) * size_of(t));
 }
 
-std::int64_t Tensor::size() const {
-  std::int64_t n = 1;
-  for (std::int64_t d : shape) n *= d;
-  return n;
-}
-
-std::uint64_t Tensor::bits(std::int64_t i) const {
-  const std::size_t w = size_of(dtype);
-  std::uint64_t b = 0;
-  std::memcpy(&b, data.data() + static_cast<std::size_t>(i) * w, w);  // little-endian hosts
-  return b;
-}
-
 void Tensor::set_bits(std::int64_t i, std::uint64_t b) {
   const std::size_t w = size_of(dtype);
   std::memcpy(data.data() + static_cast<std::size_t>(i) * w, &b, w);
 }
 
-double Tensor::at(std::int64_t i) const {
+double Tensor::other_at(std::int64_t i) const {
   switch (dtype) {
     case DType::f64: { double x; std::memcpy(&x, data.data() + i * 8, 8); return x; }
     case DType::f32: { float x; std::memcpy(&x, data.data() + i * 4, 4); return x; }
@@ -56,7 +43,7 @@ double Tensor::at(std::int64_t i) const {
   }
 }
 
-void Tensor::set(std::int64_t i, double x) {
+void Tensor::set_other(std::int64_t i, double x) {
   if (dtype == DType::i32) return set_bits(i, static_cast<std::uint32_t>(static_cast<std::int32_t>(x)));
   if (dtype == DType::i64) return set_bits(i, static_cast<std::uint64_t>(static_cast<std::int64_t>(x)));
   set_bits(i, encode(x, kFormats[static_cast<int>(dtype)]));

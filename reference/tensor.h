@@ -3,11 +3,14 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "reference/format.h"
 
 namespace gdn {
 
@@ -31,9 +34,44 @@ struct Tensor {
   std::uint64_t bits(std::int64_t i) const;        // raw storage bits, zero-extended
   void set_bits(std::int64_t i, std::uint64_t b);
   bool operator==(const Tensor&) const = default;  // dtype, shape and bits
+
+ private:
+  double other_at(std::int64_t i) const;           // of any dtype
+  void set_other(std::int64_t i, double x);
 };
 
 // Names: inputs q k v g beta h0 cu_seqlens (and a A_log dt_bias state_indices ...), outputs o ht ...
+// Element access, once per element of everything that is made, compared or judged: inline, the usual dtypes first.
+inline std::int64_t Tensor::size() const {
+  std::int64_t n = 1;
+  for (std::int64_t d : shape) n *= d;
+  return n;
+}
+inline std::uint64_t Tensor::bits(std::int64_t i) const {
+  const auto load = [&]<class T>(T x) {            // little-endian hosts
+    std::memcpy(&x, data.data() + static_cast<std::size_t>(i) * sizeof x, sizeof x);
+    return static_cast<std::uint64_t>(x);
+  };
+  switch (dtype) {
+    case DType::f32: case DType::i32: return load(std::uint32_t{});
+    case DType::f16: case DType::bf16: return load(std::uint16_t{});
+    case DType::e4m3: case DType::e5m2: return load(std::uint8_t{});
+    default: return load(std::uint64_t{});
+  }
+}
+inline double Tensor::at(std::int64_t i) const {
+  if (dtype == DType::f32) return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits(i))));
+  if (dtype == DType::bf16) return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits(i)) << 16));
+  return other_at(i);
+}
+inline void Tensor::set(std::int64_t i, double x) {
+  const auto store = [&](auto code) { std::memcpy(data.data() + static_cast<std::size_t>(i) * sizeof code, &code, sizeof code); };
+  if (x == x && dtype == DType::f32) return store(static_cast<float>(x));
+  if (x == x && dtype == DType::bf16)
+    return store(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(round_nearest_even<Format::bf16>(x))) >> 16));
+  set_other(i, x);
+}
+
 using TensorSet = std::map<std::string, Tensor, std::less<>>;
 
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "[257,4,128]"

@@ -95,7 +95,7 @@ bool judged_by_size(const CheckInput& in, std::size_t index) {
   const Run& run = in.golden.the_case.runs[index];
   if (!run.problem.layer() || !run.truth || index >= in.golden.truths.size()) return false;
   if (scatters(in.bounds.contract(index))) return true;
-  const Standings standing = standings(run, in.kernel);
+  const Standings& standing = in.standings.of_run(index);
   std::int64_t elements = 0, vacuous = 0;
   for (const auto& [tensor, truth] : in.golden.truths[index]) {
     const Signal signal(truth, tensor == "y");
@@ -117,6 +117,11 @@ std::string no_layer_statistics(const CheckInput& in) {
     else if ((why = in.statistics.of_layer(i).why_not).empty()) break;
   }
   return why;
+}
+
+const Standings& CaseStandings::of_run(std::size_t run) const {
+  if (!runs_[run]) runs_[run] = std::make_shared<const Standings>(standings(case_.runs[run], kernel_));
+  return *runs_[run];
 }
 
 Contract Bounds::contract(std::size_t run) const { return for_problem(contract_, case_.runs[run].problem); }

@@ -1,6 +1,7 @@
 // Checks: one way to judge a result each, one file each in suites/checks/, run in order().
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -86,6 +87,19 @@ class Certificates {
   mutable std::vector<std::vector<ExactHead>> runs_;
 };
 
+// Which elements may be judged (suites/standing.h), in the same way.
+struct Standings;
+class CaseStandings {
+ public:
+  CaseStandings(const Case& c, const KernelInfo& kernel) : case_(c), kernel_(kernel), runs_(c.runs.size()) {}
+  const Standings& of_run(std::size_t run) const;
+
+ private:
+  const Case& case_;
+  const KernelInfo& kernel_;
+  mutable std::vector<std::shared_ptr<const Standings>> runs_;
+};
+
 // A check sees this and nothing else. One CheckInput is used by one thread at a time.
 struct CheckInput {
   const Golden& golden;                            // case, inputs, truth
@@ -95,6 +109,7 @@ struct CheckInput {
   Bounds bounds{golden.the_case, kernel.contract};
   Certificates certificates{golden.the_case, kernel.contract};
   Statistics statistics{golden, kernel.contract};
+  CaseStandings standings{golden.the_case, kernel};
 };
 
 class Check {

@@ -381,7 +381,7 @@ struct Statistics::State {
   State(const Golden& g, const Contract& c, std::filesystem::path dir) : golden(g), contract(c), cache(std::move(dir)), nulls(g.the_case.runs.size()), layers(nulls.size()), patterns(nulls.size()) {}
 
   std::filesystem::path file(std::size_t run, const Contract& narrowed) const {
-    const std::string text = "gdn-null " + std::to_string(kVersion) + "\n" + kAccuracyEdition + "\n" + to_string(narrowed) + "\n" + std::to_string(run) + "\n" + content_hash(golden) + "\n";
+    const std::string text = "gdn-null " + std::to_string(kVersion) + "\n" + kAccuracyEdition + "\n" + to_string(narrowed) + "\n" + std::to_string(run) + "\n" + golden.content() + "\n";
     return cache / (sha256_hex(text) + ".h5");
   }
 

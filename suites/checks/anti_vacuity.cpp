@@ -39,20 +39,22 @@ struct AntiVacuity final : Check {
       if (!run.truth) continue;
       truth = true;
       if (i >= in.golden.truths.size()) continue;
-      const Standings standing = standings(run, in.kernel);
+      const Standings& standings = in.standings.of_run(i);
       for (const char* tensor : output_names(run.problem)) {
         const auto it = in.golden.truths[i].find(std::string_view(tensor));
         if (it == in.golden.truths[i].end()) continue;
+        const std::vector<Standing>& standing = standings.of(tensor);
+        const std::vector<double>* bound = related ? nullptr : &in.bounds.of_run(i).of(tensor);
         const Signal signal(it->second, std::string_view(tensor) == "y");
         const auto size = static_cast<std::int64_t>(it->second.hi.size()), width = it->second.shape.empty() ? 1 : it->second.shape.back();
         for (std::int64_t row = 0; row < size; row += width) {
           std::int64_t judged = 0, beyond = 0;
           for (std::int64_t e = row; e < row + width; ++e) {
-            if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
+            if (standing[static_cast<std::size_t>(e)] != Standing::judged) continue;
             if (run.problem.operation == Operation::stages && by_definition(run.problem, tensor, e)) continue;
             ++judged;
             zeros += it->second.hi[static_cast<std::size_t>(e)] == 0;
-            beyond += !related && !(bound_of(in, i, tensor, e) <= signal.at(e));
+            beyond += bound && !((*bound)[static_cast<std::size_t>(e)] <= signal.at(e));
           }
           elements += judged;
           vacuous += beyond;

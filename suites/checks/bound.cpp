@@ -90,8 +90,7 @@ struct Bound final : Check {
   static void compare(const CheckInput& in, std::size_t index, const std::string& tensor, const Tensor& got, const TruthTensor& truth,
                       CheckResult& r) {
     const Run& run = in.golden.the_case.runs[index];
-    const Standings all = standings(run, in.kernel);
-    const std::vector<Standing>& standing = all.of(tensor);
+    const std::vector<Standing>& standing = in.standings.of_run(index).of(tensor);
     const std::vector<double>& bound = in.bounds.of_run(index).of(tensor);
     const Signal signal(truth, tensor == "y");
     const Format format = overflow_format(in, index, tensor);

@@ -37,7 +37,7 @@ struct Exactness final : Check {
         continue;
       }
       if (run.problem.layer()) continue;           // nothing of it is proven exact
-      const Standings standing = standings(run, in.kernel);
+      const Standings& standing = in.standings.of_run(i);
       const std::vector<ExactHead>& all = in.certificates.of_run(i);
       const std::vector<Strand> list = strands(run);
       const I HV = run.problem.value_heads;
@@ -68,7 +68,7 @@ struct Exactness final : Check {
   static void stage(const CheckInput& in, std::size_t index, CheckResult& r, std::int64_t& tensors, std::int64_t& certified) {
     const Run& run = in.golden.the_case.runs[index];
     const Contract contract = in.bounds.contract(index);
-    const Standings standing = standings(run, in.kernel);
+    const Standings& standing = in.standings.of_run(index);
     for (const auto& [tensor, exact] : exact_stage(contract, run)) {
       ++tensors;
       const auto got = in.executions[index].outputs.find(tensor);
@@ -113,13 +113,15 @@ struct Exactness final : Check {
       const std::vector<double>& expected = state ? exact.expected.ht : exact.expected.o;
       const std::vector<double>& finer = state ? exact.finer.ht : exact.finer.o;
       const std::vector<double>& before = state ? exact.exact.ht : exact.exact.o;
+      const std::vector<Standing>& judged = standing.of(tensor);
+      const I size = got.size();
       const TruthTensor* truth = nullptr;
       if (index < in.golden.truths.size())
         if (const auto t = in.golden.truths[index].find(std::string_view(tensor)); t != in.golden.truths[index].end()) truth = &t->second;
       for (I e = state ? 0 : strand.outputs * V; e < static_cast<I>(expected.size()); ++e) {
         const I at = state ? (strand.state_row * HV + hv) * KV + e : (strand.rows[static_cast<std::size_t>(e / V)] * HV + hv) * V + e % V;
         const auto i = static_cast<std::size_t>(at);
-        if (at >= got.size() || standing.of(tensor)[i] != Standing::judged) continue;
+        if (at >= size || judged[i] != Standing::judged) continue;
         const double want = expected[static_cast<std::size_t>(e)];
         if (std::isnan(want)) continue;            // the contract leaves a choice
         // The tracker and the oracle share no code; where both speak they must agree.

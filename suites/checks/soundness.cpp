@@ -41,7 +41,7 @@ struct Soundness final : Check {
       ++r.failing;
       fail(r, where + v);
     }
-    const Standings standing = standings(run, in.kernel);
+    const Standings& standing = in.standings.of_run(index);
     for (const char* tensor : output_names(p)) {
       const DType dtype = output_dtype(p, tensor);
       const std::vector<std::int64_t> want = output_shape(p, tensor);
@@ -91,7 +91,7 @@ struct Soundness final : Check {
       if (const auto it = truths->find(tensor); it != truths->end()) truth = &it->second;
     std::int64_t unwritten = 0, nonfinite = 0;
     std::vector<std::int64_t> wrong;
-    for (std::int64_t i = 0; i < t.size(); ++i) {
+    for (std::int64_t i = 0, n = t.size(); i < n; ++i) {
       const Standing s = standing[static_cast<std::size_t>(i)];
       if (s == Standing::unowned) continue;
       ++r.judged;

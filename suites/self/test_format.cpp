@@ -170,6 +170,12 @@ TEST_CASE("fp32 and tf32 at binade boundaries, at the ends and at random") {
   CHECK(wrong == 0);
 }
 
+// Rounding to nearest even without the short cut that round_to takes for it: flushing does not matter from the least normal number on.
+double general(double x, Format f) {
+  const double flushed = round_to(x, {f, 1, Rounding::nearest_even, Subnormals::flush});
+  return flushed == 0 ? round_to(x, Store{f}) : flushed;
+}
+
 TEST_CASE("fp32 to nearest even is the hardware conversion, fast path is round_to") {
   Random random(7, "bits");
   int bad = 0;
@@ -180,7 +186,7 @@ TEST_CASE("fp32 to nearest even is the hardware conversion, fast path is round_t
     const double x = std::bit_cast<double>(b);
     volatile float hardware = static_cast<float>(x);
     bad += !same(round_to(x, Store{Format::fp32}), static_cast<double>(hardware));
-    for (Format f : kAll) bad += !same(round_to(x, Store{f}), fast(x, f));
+    for (Format f : kAll) bad += !same(general(x, f), fast(x, f)) || !same(round_to(x, Store{f}), fast(x, f));
   }
   CHECK(bad == 0);
   for (double x : {0.0, -0.0, inf, -inf, std::nan(""), 5e-324, -5e-324, 1e-310, 0x1p-149, 0x1p-150, 0x1.8p-150})
