@@ -45,7 +45,10 @@ struct View {
 template <class T, class F>
 void load(float* to, const View& t, std::int64_t first, std::int64_t step, std::int64_t n, F convert) {
   const T* from = reinterpret_cast<const T*>(t.data) + first;
-  for (std::int64_t i = 0; i < n; ++i) to[i] = convert(from[i * step]);
+  if (step == 1)                                   // a loop of its own, which vectorises
+    for (std::int64_t i = 0; i < n; ++i) to[i] = convert(from[i]);
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i] = convert(from[i * step]);
 }
 
 inline void read(float* to, const View& t, std::int64_t first, std::int64_t step, std::int64_t n) {
@@ -59,7 +62,9 @@ inline void read(float* to, const View& t, std::int64_t first, std::int64_t step
 inline void write(const float* from, const View& t, std::int64_t first, std::int64_t step, std::int64_t n) {
   if (t.type == Element::f32) {
     float* to = reinterpret_cast<float*>(t.data) + first;
-    for (std::int64_t i = 0; i < n; ++i) to[i * step] = from[i];
+    if (step == 1) std::copy_n(from, n, to);
+    else
+      for (std::int64_t i = 0; i < n; ++i) to[i * step] = from[i];
     return;
   }
   std::uint16_t* to = reinterpret_cast<std::uint16_t*>(t.data) + first;

@@ -1,14 +1,17 @@
 // Built-in kernels: registered, and exactly right on inputs for which fp32 arithmetic is exact; the C ABI in C and C++.
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 
 #include "kernels/call_image.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/recurrent.h"
 #include "kernels/registry.h"
 #include "kernels/session.h"
 #include "reference/bound.h"
 #include "reference/format.h"
+#include "reference/rng.h"
 #include "reference/truth.h"
 #include "suites/self/catch.h"
 #include "suites/self/exact_run.h"
@@ -423,6 +426,49 @@ TEST_CASE("the ordered products give the same bits with and without AVX2") {
   }
 }
 #endif
+
+TEST_CASE("the recurrence in strips gives the bits of the recurrence written down, at every vector width") {
+  std::vector<const cpu::RecurrentFunctions*> all{&cpu::portable::kRecurrentFunctions};
+#ifdef GDN_HAVE_AVX2
+  if (__builtin_cpu_supports("avx2")) all.push_back(&cpu::avx2::kRecurrentFunctions);
+#endif
+#ifdef GDN_HAVE_AVX512
+  if (__builtin_cpu_supports("avx512f")) all.push_back(&cpu::avx512::kRecurrentFunctions);
+#endif
+  struct Sizes { std::int64_t rows, K, V; bool delta; };
+  for (const Sizes s : {Sizes{1, 16, 64, true}, {3, 5, 32, true}, {1, 8, 7, true}, {9, 7, 1, true}, {5, 6, 16, false}, {64, 19, 17, true}, {6, 12, 33, true}, {7, 8, 100, true}, {4, 4, 200, false}}) {
+    const auto drawn = [&](const char* name, std::int64_t n, double lo, double hi) {
+      std::vector<float> x(static_cast<std::size_t>(n));
+      const Random r(static_cast<std::uint64_t>(s.rows * s.V), name);
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(r.uniform(i, lo, hi));
+      return x;
+    };
+    const auto q = drawn("q", s.rows * s.K, -1, 1), k = drawn("k", s.rows * s.K, -1, 1), v = drawn("v", s.rows * s.V, -1, 1), g = drawn("g", s.rows, -1, 0),
+               beta = drawn("beta", s.rows, 0, 1), S0 = drawn("S", s.K * s.V, -1, 1);
+    std::vector<float> S = S0, o(v.size());
+    for (std::int64_t t = 0; t < s.rows; ++t)
+      for (std::int64_t j = 0; j < s.V; ++j) {
+        const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+        const float alpha = std::exp(g[at(t)]);
+        float w = 0, y = v[at(t * s.V + j)], out = 0;
+        for (std::int64_t d = 0; d < s.K; ++d) w += k[at(t * s.K + d)] * S[at(d * s.V + j)];
+        if (s.delta) y -= alpha * w;
+        y *= beta[at(t)];
+        for (std::int64_t d = 0; d < s.K; ++d) {
+          float& x = S[at(d * s.V + j)];
+          x = alpha * x + k[at(t * s.K + d)] * y;
+          out += q[at(t * s.K + d)] * x;
+        }
+        o[at(t * s.V + j)] = 0.25f * out;
+      }
+    for (const cpu::RecurrentFunctions* f : all) {
+      std::vector<float> state = S0, got(o.size()), work(static_cast<std::size_t>(f->floats(s.K)));
+      f->rows({s.rows, s.K, s.V, 0.25f, s.delta, false, q.data(), k.data(), v.data(), g.data(), beta.data(), state.data(), got.data(), work.data()});
+      CHECK(got == o);
+      CHECK(state == S);
+    }
+  }
+}
 
 TEST_CASE("tensors of the ABI are laid out as DLPack 1.x lays them out") {
   STATIC_REQUIRE(sizeof(gdn_dtype) == 4);
