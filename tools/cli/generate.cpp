@@ -17,6 +17,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/kernel_options.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/show.h"
 
 namespace gdn::cli {
 namespace {
@@ -43,7 +44,7 @@ std::string usual_family(const Problem& p) {
 }
 
 struct GenerateCommand final : Command {
-  std::string level, inputs, directory;
+  std::string level, inputs, directory, shard;
   std::vector<std::string> problems, only_families, cases;
   std::uint64_t seed = 1, threads = 0;
   std::string convention, layout = "THD", state = "KV", gate = "log", heads = "grouped", scale, io, group = "/";
@@ -59,6 +60,7 @@ struct GenerateCommand final : Command {
     o.option("--problem", problems, "PROBLEM", "a problem, such as prefill/n1_t257_h2_hv4_k128_v64/bf16/h0; may be repeated", false);
     o.option("--case", cases, "CASE-ID", "a case; may be repeated", false);
     o.option("--seed", seed, "N", "seed of the inputs");
+    o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; auto: the place among the ranks of mpirun or srun. All may write into one folder");
     o.option("--inputs", inputs, "FILE.h5", "your own recorded q, k, v, g, beta and, if there, h0 and cu_seqlens");
     o.option("--layout", layout, "L", "of recorded tensors: THD, BTHD or BHTD");
     o.option("--state", state, "S", "of a recorded h0: KV or VK (last one contiguous)");
@@ -130,6 +132,13 @@ struct GenerateCommand final : Command {
       for (const std::string& line : imported.notes) note(reports::printable(line));
     }
     for (const CaseId& id : ids) family_named(id.family);
+    if (!shard.empty()) {
+      if (!inputs.empty()) throw Usage("--shard: --inputs is a single case");
+      const auto [mine, all] = parse_shard(shard);
+      std::vector<CaseId> part;
+      for (std::size_t i = mine; i < ids.size(); i += all) part.push_back(std::move(ids[i]));
+      ids = std::move(part);
+    }
 
     const auto start = std::chrono::steady_clock::now();
     OracleStats sum;

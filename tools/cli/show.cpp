@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "reports/text.h"
+#include "tools/cli/ranks.h"
 
 namespace gdn::cli {
 
 std::pair<std::size_t, std::size_t> parse_shard(const std::string& text) {
+  if (text == "auto") return rank_among_ranks();
   unsigned long long i = 0, n = 0;
   int used = 0;
   if (std::sscanf(text.c_str(), "%llu/%llu%n", &i, &n, &used) != 2 || static_cast<std::size_t>(used) != text.size() || i < 1 || i > n || n > 100000)

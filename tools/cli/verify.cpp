@@ -71,7 +71,7 @@ struct VerifyCommand final : Command {
     o.option("--golden", golden, "DIR", "read expected results from here, and write those that are missing");
     o.option("--only-failed", only_failed, "RECORDS.jsonl", "only the cases that did not pass there");
     o.option("-j,--jobs", jobs, "N", "N kernel processes side by side; the records are the same. For kernels that take longer than the suite's own work, which uses all threads anyway");
-    o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; for several machines");
+    o.option("--shard", shard, "I/N", "only every N-th case, beginning with the I-th; auto: the place among the ranks of mpirun or srun, whose records go into the file of --resume with .I-N behind its name");
     o.option("--resume", journal, "FILE", "write every record there as soon as it is made, and do not run again what is there already: for a run that was ended, of the same kernel");
     o.option("--baseline", baseline, "RECORDS.jsonl", "say what changed since these records");
     o.option("--waivers", waivers, "FILE", "failures that are tolerated for a while, with reason and expiry (suites/waivers.h)");
@@ -116,6 +116,12 @@ struct VerifyCommand final : Command {
     gate.fail_fast = fail_fast;
     const bool narrowed = !cases.empty() || !only_families.empty() || !shard.empty() || fail_fast;
     if (!shard.empty()) std::tie(gate.shard, gate.shards) = parse_shard(shard);
+    if (shard == "auto") {                         // the options are the same for all ranks, and so would be the files
+      if (journal.empty()) throw Usage("--shard auto: --resume FILE is needed, where every rank leaves its records");
+      if (!output.report.empty() || !output.json.empty() || !output.junit.empty() || !submission.empty())
+        throw Usage("--shard auto: a rank writes no report; put the files of --resume together and give that one to --resume, without --shard");
+      journal += fmt::format(".{}-{}", gate.shard + 1, gate.shards);
+    }
     // What is wrong with the question is said before the kernel is started.
     for (const std::string& text : cases) make_case(parse_case_id(text));
     for (const std::string& f : only_families) family_named(f);
