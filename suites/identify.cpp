@@ -235,7 +235,7 @@ struct Yardstick {
 struct Suspect {
   std::string name, mechanism;
   std::function<bool(Form)> has;
-  std::function<std::vector<Execution>(Form, bool single)> results;   // of the case, in double or single precision; empty where it has none
+  std::function<std::vector<Execution>(Form, FaultScalar)> results;   // of the case; empty where it has none
   std::optional<Convention> declared;              // concerns kernels of this convention alone
   int alignment = 0;                               // concerns kernels that declare this alignment alone; its results come from memory laid out for it, and so do those without it
   bool is_for(const KernelInfo& k) const { return (!declared || *declared == k.convention) && (!alignment || alignment == k.capabilities.alignment); }
@@ -259,18 +259,18 @@ std::vector<Suspect> suspects_of(const Case& c, const std::vector<Convention>& c
   for (const Fault& f : fault_bank()) {
     if (!concerns(f, c.problem)) continue;
     const auto has = [&f](Form form) { return f.has(form); };
-    if (!misreads_memory(f)) all.push_back({f.name, f.mechanism, has, [&f, &c](Form form, bool single) { return run_fault(f, form, c.runs, single); }, {}});
+    if (!misreads_memory(f)) all.push_back({f.name, f.mechanism, has, [&f, &c](Form form, FaultScalar scalar) { return run_fault(f, form, c.runs, scalar); }, {}});
     else
-      for (const int alignment : alignments) all.push_back({f.name, f.mechanism, has, [&f, &c, alignment](Form form, bool) { return run_in_memory(f, form, alignment, c); }, {}, alignment});
+      for (const int alignment : alignments) all.push_back({f.name, f.mechanism, has, [&f, &c, alignment](Form form, FaultScalar) { return run_in_memory(f, form, alignment, c); }, {}, alignment});
   }
   for (const Convention& declared : conventions)
     for (const ConventionChange& real : neighbours(declared)) {
-      const auto results = [&c, declared, real](Form form, bool single) {
+      const auto results = [&c, declared, real](Form form, FaultScalar scalar) {
         std::vector<Execution> executions;
         try {
           std::vector<Run> facts;
           for (const Run& run : c.runs) facts.push_back(mistaken_run(declared, real.convention, run));
-          executions = run_fault(*find_fault("none"), form, facts, single);
+          executions = run_fault(*find_fault("none"), form, facts, scalar);
           for (std::size_t i = 0; i < facts.size(); ++i) executions[i].outputs = mistaken_outputs(declared, real.convention, c.runs[i], std::move(executions[i].outputs));
         } catch (const std::invalid_argument&) {   // shows at once
           executions.clear();
@@ -485,28 +485,53 @@ void conclude(Result& r) {
   id.elements = !r.missing.empty() ? static_cast<double>(r.missing.size()) : r.fourth > 0 ? r.energy * r.energy / r.fourth : 0;
 }
 
-// Nothing stands out of rounding: then the places where runs disagree that must agree.
-void compare_relations(Result& r, const std::vector<Suspect>& suspects) {
+// Nothing stands out of rounding: then the places where runs disagree that must agree; and where these are chance, because the runs
+// differ by their rounding alone, which relations break in which outputs, of suspects that do no more in the kernel's precision either.
+void compare_relations(Result& r, const std::vector<Suspect>& suspects, const Layout& layout, const Case& c) {
   const CheckInput& in = *r.in;
   const std::set<std::uint64_t> broken = broken_rows(in, in.executions);
   if (broken.empty()) return;
-  std::vector<Resemblance> found(suspects.size());
-  parallel_for(static_cast<I>(suspects.size()), [&](I i) {
-    const Suspect& s = suspects[static_cast<std::size_t>(i)];
-    const Form form = s.has(r.form) ? r.form : r.form == Form::recurrent ? Form::chunkwise : Form::recurrent;
-    Resemblance& x = found[static_cast<std::size_t>(i)];
-    x.name = s.name;
-    x.mechanism = s.mechanism;
-    if (!s.is_for(in.kernel)) return;
-    const std::vector<Execution> executions = s.results(form, false);
-    if (!executions.empty()) x.share = x.overlap = overlap_of(broken, broken_rows(in, executions));
-  });
-  std::stable_sort(found.begin(), found.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
-  for (const Resemblance& x : found)
-    if (x.share > 0 && r.id.ranked.size() < kRanked) r.id.ranked.push_back(x);
-  for (Resemblance& x : r.id.ranked) x.correlation = x.share == r.id.ranked[0].share ? 1 : 0;
-  if (!r.id.ranked.empty()) r.id.evidence = Evidence::relations;
-  r.id.elements = static_cast<double>(broken.size());
+  const auto kinds = [](const std::set<std::uint64_t>& rows) {
+    std::set<std::uint64_t> all;
+    for (const std::uint64_t row : rows) all.insert(row >> 32);
+    return all;
+  };
+  const FaultScalar own = r.form == Form::chunkwise && unit(in.kernel.contract, Point::P) > 0 ? FaultScalar::bf16 : FaultScalar::fp32;
+  for (const FaultScalar scalar : {FaultScalar::fp64, own}) {
+    const bool rounded = scalar == own;
+    std::vector<Resemblance> found(suspects.size());
+    parallel_for(static_cast<I>(suspects.size()), [&](I i) {
+      const Suspect& s = suspects[static_cast<std::size_t>(i)];
+      const Form form = s.has(r.form) ? r.form : r.form == Form::recurrent ? Form::chunkwise : Form::recurrent;
+      Resemblance& x = found[static_cast<std::size_t>(i)];
+      x.name = s.name;
+      x.mechanism = s.mechanism;
+      if (!s.is_for(in.kernel)) return;
+      std::vector<Execution> executions = s.results(form, scalar);
+      if (executions.empty()) return;
+      if (rounded) {
+        for (std::size_t run = 0; run < executions.size(); ++run)
+          if (const auto o = executions[run].outputs.find("o"); o != executions[run].outputs.end()) {
+            const Store store = for_problem(in.kernel.contract, c.runs[run].problem).at(Point::out);
+            for (I e = 0; e < o->second.size() && store.rounding != Rounding::stochastic; ++e) o->second.set(e, round_to(o->second.at(e), store));
+          }
+        const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs));
+        const Signature changed = signature(layout, c, executions, exact);
+        if (!changed.missing.empty() || !changed.violations.empty() || (!changed.value.empty() && Pattern(layout, changed.value, exact, *r.yardstick).energy > r.yardstick->most)) return;
+      }
+      const std::set<std::uint64_t> rows = broken_rows(in, executions);
+      x.share = x.overlap = rounded ? overlap_of(kinds(broken), kinds(rows)) : overlap_of(broken, rows);
+    });
+    std::stable_sort(found.begin(), found.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
+    if (found.empty() || (rounded && found[0].share < kSure)) return;
+    r.id.ranked.clear();
+    for (const Resemblance& x : found)
+      if (x.share > 0 && r.id.ranked.size() < kRanked) r.id.ranked.push_back(x);
+    for (Resemblance& x : r.id.ranked) x.correlation = x.share == r.id.ranked[0].share ? 1 : 0;
+    if (!r.id.ranked.empty()) r.id.evidence = Evidence::relations;
+    r.id.elements = static_cast<double>(broken.size());
+    if (found[0].share >= kSure) return;
+  }
 }
 
 // Faults that multiply rounding, such as inverses by products, leave errors whose signs are chance, and so nothing that a multiple of their delta
@@ -515,7 +540,8 @@ void compare_sizes(const std::vector<Result*>& results, const std::vector<Suspec
   const auto concerns = [&](const Suspect& s, const Result& r) { return !s.alignment && s.is_for(r.in->kernel) && r.form == form && s.has(form); };
   if (results.empty()) return;
   std::array<std::vector<double>, 2> without;      // in double, in single precision
-  for (const bool single : {false, true}) without[single] = flat(layout, run_fault(*find_fault("none"), form, c.runs, single));
+  constexpr FaultScalar kScalars[] = {FaultScalar::fp64, FaultScalar::fp32};
+  for (std::size_t i : {0, 1}) without[i] = flat(layout, run_fault(*find_fault("none"), form, c.runs, kScalars[i]));
   // ln(1 + mean square in sigma) of every row, and how many of its elements count
   const auto sizes = [&](const std::vector<double>& z) {
     std::vector<double> rows;
@@ -534,9 +560,9 @@ void compare_sizes(const std::vector<Result*>& results, const std::vector<Suspec
     const Suspect& s = suspects[static_cast<std::size_t>(at)];
     if (std::none_of(results.begin(), results.end(), [&](const Result* r) { return concerns(s, *r); })) return;
     std::array<Signature, 2> with;
-    for (const bool single : {false, true}) {
-      with[single] = signature(layout, c, s.results(form, single), without[single]);
-      if (with[single].value.empty() || !with[single].missing.empty() || !with[single].violations.empty()) return;
+    for (std::size_t i : {0, 1}) {
+      with[i] = signature(layout, c, s.results(form, kScalars[i]), without[i]);
+      if (with[i].value.empty() || !with[i].missing.empty() || !with[i].violations.empty()) return;
     }
     std::map<const Yardstick*, std::vector<double>> rows;   // empty: not of this sort
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -755,19 +781,20 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     // Where a suspect does not exist in the form of a result, what it does in the other form is compared.
     if ((pool || channels) && form != Form::recurrent) continue;   // states in a pool and gates per key channel are there in the recurrent form alone
     // What is no number in a result is one in double more often: such results are compared with single precision.
-    for (const bool single : {false, true}) {
+    for (const FaultScalar scalar : {FaultScalar::fp64, FaultScalar::fp32}) {
+      const bool single = scalar == FaultScalar::fp32;
       const auto concerns = [&](const Suspect& s, const Result& r) {
         return s.is_for(r.in->kernel) && r.id.why_not.empty() && r.missing.empty() != single && s.has(form) && (pool || r.form == form || !s.has(r.form));
       };
       if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return r.missing.empty() != single; })) continue;
-      const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs, single));
+      const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs, scalar));
       std::map<int, std::vector<double>> in_memory;   // by alignment
       for (const int alignment : alignments) in_memory[alignment] = flat(layout, run_in_memory(*find_fault("none"), form, alignment, c));
       parallel_for(static_cast<I>(suspects.size()), [&](I at) {
         const Suspect& suspect = suspects[static_cast<std::size_t>(at)];
         if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return concerns(suspect, r); })) return;
         const std::vector<double>& without = suspect.alignment ? in_memory.at(suspect.alignment) : exact;
-        const Signature s = signature(layout, c, suspect.results(form, single), without);
+        const Signature s = signature(layout, c, suspect.results(form, scalar), without);
         if (s.value.empty() && s.violations.empty()) return;
         std::map<const Yardstick*, std::shared_ptr<const Pattern>> patterns;
         for (Result& r : work) {
@@ -787,7 +814,7 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     compare_sizes(unnamed, suspects, layout, c, form);
   }
   for (std::size_t i = 0; i < work.size(); ++i) {
-    if (work[i].id.ranked.empty() && work[i].id.why_not.empty() && work[i].missing.empty() && work[i].violations.empty()) compare_relations(work[i], suspects);
+    if (work[i].id.ranked.empty() && work[i].id.why_not.empty() && work[i].missing.empty() && work[i].violations.empty()) compare_relations(work[i], suspects, layout, c);
     all[i] = std::move(work[i].id);
   }
   return all;
@@ -827,7 +854,7 @@ std::string sentence(const Identification& id, std::string_view without) {
     case Evidence::violations: text += "it touches the same memory outside the outputs"; break;
     case Evidence::missing_numbers: text += "NaN, Inf or nothing in the " + places; break;
     case Evidence::sizes: text += "errors of the same size in the same rows, by " + percent(r.share) + "; their signs are chance, since it multiplies rounding"; break;
-    case Evidence::relations: text += "runs that must agree differ in the same places, within rounding"; break;
+    case Evidence::relations: text += "runs that must agree differ in the same places or outputs, within rounding"; break;
     default: text += "z=" + number(r.z) + " where rounding stays below " + number(std::max(r.limit, 0.1)) + ", explains " + percent(r.share) + " of what is not rounding";
   }
   text += remark + ")";

@@ -51,7 +51,7 @@ struct Memory {
 
 inline constexpr std::int64_t kChunk = 64;
 
-enum class Scalar : std::uint8_t { fp64, fp32, bf16 };
+using Scalar = FaultScalar;
 
 // fault: index into the table, -1 for the twin. Throws std::runtime_error where the fault makes the kernel fail.
 void execute(int fault, Form form, Scalar scalar, View& x, Memory& memory);

@@ -569,14 +569,14 @@ void forget_calls() { memories().clear(); }
 
 TensorSet run_fault(const Fault& fault, Form form, const Run& run) { return run_fault(fault, form, std::span(&run, 1))[0].outputs; }
 
-std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs, bool single) {
+std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs, FaultScalar scalar) {
   Memory memory;
   std::vector<Execution> all;
   for (const Run& run : runs) {
     check_rule(run.problem.rule, form == Form::recurrent);
     if (run.problem.operation == Operation::stages) all.emplace_back().outputs = stage_exact(fault, run);
     else if (run.problem.layer()) all.push_back(run_schedule(run, [&](const Run& call) { return layer_exact(fault, call); }));
-    else all.push_back(run_schedule(run, [&](const Run& call) { return execute_plain(fault, form, single ? Scalar::fp32 : Scalar::fp64, call, memory); }));
+    else all.push_back(run_schedule(run, [&](const Run& call) { return execute_plain(fault, form, scalar, call, memory); }));
   }
   return all;
 }

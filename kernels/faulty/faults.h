@@ -16,7 +16,8 @@
 
 namespace gdn {
 
-enum class FaultScalar : std::uint8_t { fp32, bf16 };   // bf16: operands of the chunk form rounded to bf16; o in 16 bits
+// bf16: operands of the chunk form rounded to bf16, o in 16 bits. fp64: of the plain functions, which round nothing but what the fault rounds.
+enum class FaultScalar : std::uint8_t { fp32, bf16, fp64 };
 
 struct Fault {
   const char* name;
@@ -55,8 +56,8 @@ bool misreads_memory(const Fault& f);
 // gated_delta, delta and, in the recurrent form, kda and complex_kda.
 TensorSet run_fault(const Fault& fault, Form form, const Run& run);
 // The runs of a case one after the other, with what the fault remembers from run to run, as a session carries them out. Violations
-// (Execution) name what is done outside the outputs. single: of the rule, in single precision, whose numbers end sooner.
-std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs, bool single = false);
+// (Execution) name what is done outside the outputs. scalar: of the rule; stages and layers are carried out in double.
+std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs, FaultScalar scalar = FaultScalar::fp64);
 // The same for one head; faults between sequences or heads show nothing here.
 HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in);
 
