@@ -487,50 +487,70 @@ void conclude(Result& r) {
 
 // Nothing stands out of rounding: then the places where runs disagree that must agree; and where these are chance, because the runs
 // differ by their rounding alone, which relations break in which outputs, of suspects that do no more in the kernel's precision either.
-void compare_relations(Result& r, const std::vector<Suspect>& suspects, const Layout& layout, const Case& c) {
-  const CheckInput& in = *r.in;
-  const std::set<std::uint64_t> broken = broken_rows(in, in.executions);
-  if (broken.empty()) return;
+void compare_relations(const std::vector<Result*>& results, const std::vector<Suspect>& suspects, const Layout& layout, const Case& c, bool recurrent_alone) {
+  struct Open { Result* r; std::set<std::uint64_t> broken; FaultScalar own; };
+  std::vector<Open> open;
+  for (Result* r : results)
+    if (std::set<std::uint64_t> broken = broken_rows(*r->in, r->in->executions); !broken.empty())
+      open.push_back({r, std::move(broken), r->form == Form::chunkwise && unit(r->in->kernel.contract, Point::P) > 0 ? FaultScalar::bf16 : FaultScalar::fp32});
   const auto kinds = [](const std::set<std::uint64_t>& rows) {
     std::set<std::uint64_t> all;
     for (const std::uint64_t row : rows) all.insert(row >> 32);
     return all;
   };
-  const FaultScalar own = r.form == Form::chunkwise && unit(in.kernel.contract, Point::P) > 0 ? FaultScalar::bf16 : FaultScalar::fp32;
-  for (const FaultScalar scalar : {FaultScalar::fp64, own}) {
-    const bool rounded = scalar == own;
-    std::vector<Resemblance> found(suspects.size());
-    parallel_for(static_cast<I>(suspects.size()), [&](I i) {
-      const Suspect& s = suspects[static_cast<std::size_t>(i)];
-      const Form form = s.has(r.form) ? r.form : r.form == Form::recurrent ? Form::chunkwise : Form::recurrent;
-      Resemblance& x = found[static_cast<std::size_t>(i)];
-      x.name = s.name;
-      x.mechanism = s.mechanism;
-      if (!s.is_for(in.kernel)) return;
-      std::vector<Execution> executions = s.results(form, scalar);
-      if (executions.empty()) return;
-      if (rounded) {
-        for (std::size_t run = 0; run < executions.size(); ++run)
-          if (const auto o = executions[run].outputs.find("o"); o != executions[run].outputs.end()) {
-            const Store store = for_problem(in.kernel.contract, c.runs[run].problem).at(Point::out);
-            for (I e = 0; e < o->second.size() && store.rounding != Rounding::stochastic; ++e) o->second.set(e, round_to(o->second.at(e), store));
+  const auto other = [](Form f) { return f == Form::recurrent ? Form::chunkwise : Form::recurrent; };
+  std::map<Form, std::vector<double>> exact;
+  // Places first, in double; relations and outputs for those that are not named then.
+  for (const FaultScalar scalar : {FaultScalar::fp64, FaultScalar::fp32, FaultScalar::bf16}) {
+    const bool places = scalar == FaultScalar::fp64;
+    std::vector<Open*> now;
+    for (Open& x : open)
+      if (places || (x.own == scalar && named(x.r->id).empty())) now.push_back(&x);
+    if (now.empty()) continue;
+    std::vector<std::vector<Resemblance>> found(now.size(), std::vector<Resemblance>(suspects.size()));
+    for (const Form form : {Form::recurrent, Form::chunkwise}) {
+      const auto concerns = [&](const Suspect& s, const Open& x) { return s.is_for(x.r->in->kernel) && form == (recurrent_alone ? Form::recurrent : s.has(x.r->form) ? x.r->form : other(x.r->form)); };
+      if (std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) { return s.has(form) && std::any_of(now.begin(), now.end(), [&](const Open* x) { return concerns(s, *x); }); }) && !places)
+        exact.try_emplace(form, flat(layout, run_fault(*find_fault("none"), form, c.runs)));
+      parallel_for(static_cast<I>(suspects.size()), [&](I at) {
+        const Suspect& s = suspects[static_cast<std::size_t>(at)];
+        if (!s.has(form) || std::none_of(now.begin(), now.end(), [&](const Open* x) { return concerns(s, *x); })) return;
+        const std::vector<Execution> plain = s.results(form, scalar);
+        for (std::size_t i = 0; i < now.size() && !plain.empty(); ++i) {
+          const Open& x = *now[i];
+          if (!concerns(s, x)) continue;
+          const CheckInput& in = *x.r->in;
+          Resemblance& r = found[i][static_cast<std::size_t>(at)];
+          r.name = s.name;
+          r.mechanism = s.mechanism;
+          if (places) {
+            r.share = r.overlap = overlap_of(x.broken, broken_rows(in, plain));
+            continue;
           }
-        const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs));
-        const Signature changed = signature(layout, c, executions, exact);
-        if (!changed.missing.empty() || !changed.violations.empty() || (!changed.value.empty() && Pattern(layout, changed.value, exact, *r.yardstick).energy > r.yardstick->most)) return;
-      }
-      const std::set<std::uint64_t> rows = broken_rows(in, executions);
-      x.share = x.overlap = rounded ? overlap_of(kinds(broken), kinds(rows)) : overlap_of(broken, rows);
-    });
-    std::stable_sort(found.begin(), found.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
-    if (found.empty() || (rounded && found[0].share < kSure)) return;
-    r.id.ranked.clear();
-    for (const Resemblance& x : found)
-      if (x.share > 0 && r.id.ranked.size() < kRanked) r.id.ranked.push_back(x);
-    for (Resemblance& x : r.id.ranked) x.correlation = x.share == r.id.ranked[0].share ? 1 : 0;
-    if (!r.id.ranked.empty()) r.id.evidence = Evidence::relations;
-    r.id.elements = static_cast<double>(broken.size());
-    if (found[0].share >= kSure) return;
+          std::vector<Execution> stored = plain;     // as the kernel stores its outputs
+          for (std::size_t run = 0; run < stored.size(); ++run)
+            if (const auto o = stored[run].outputs.find("o"); o != stored[run].outputs.end()) {
+              const Store store = for_problem(in.kernel.contract, c.runs[run].problem).at(Point::out);
+              for (I e = 0; e < o->second.size() && store.rounding != Rounding::stochastic; ++e) o->second.set(e, round_to(o->second.at(e), store));
+            }
+          const Signature changed = signature(layout, c, stored, exact.at(form));
+          const bool more = !changed.missing.empty() || !changed.violations.empty() ||
+                            (!changed.value.empty() && Pattern(layout, changed.value, exact.at(form), *x.r->yardstick).energy > x.r->yardstick->most);
+          if (!more) r.share = r.overlap = overlap_of(kinds(x.broken), kinds(broken_rows(in, stored)));
+        }
+      });
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      Identification& id = now[i]->r->id;
+      std::stable_sort(found[i].begin(), found[i].end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
+      if (found[i].empty() || (!places && found[i][0].share < kSure)) continue;
+      id.ranked.clear();
+      for (const Resemblance& x : found[i])
+        if (x.share > 0 && id.ranked.size() < kRanked) id.ranked.push_back(x);
+      for (Resemblance& x : id.ranked) x.correlation = x.share == id.ranked[0].share ? 1 : 0;
+      if (!id.ranked.empty()) id.evidence = Evidence::relations;
+      id.elements = static_cast<double>(now[i]->broken.size());
+    }
   }
 }
 
@@ -808,15 +828,17 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   }
   parallel_for(static_cast<I>(work.size()), [&](I i) { conclude(work[static_cast<std::size_t>(i)]); });
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
+    if ((pool || channels) && form != Form::recurrent) continue;
     std::vector<Result*> unnamed;
     for (Result& r : work)
       if (r.form == form && r.id.why_not.empty() && r.missing.empty() && r.violations.empty() && r.energy > r.yardstick->most && named(r.id).empty()) unnamed.push_back(&r);
     compare_sizes(unnamed, suspects, layout, c, form);
   }
-  for (std::size_t i = 0; i < work.size(); ++i) {
-    if (work[i].id.ranked.empty() && work[i].id.why_not.empty() && work[i].missing.empty() && work[i].violations.empty()) compare_relations(work[i], suspects, layout, c);
-    all[i] = std::move(work[i].id);
-  }
+  std::vector<Result*> agreeing;                   // with rounding
+  for (Result& r : work)
+    if (r.id.ranked.empty() && r.id.why_not.empty() && r.missing.empty() && r.violations.empty()) agreeing.push_back(&r);
+  compare_relations(agreeing, suspects, layout, c, pool || channels);
+  for (std::size_t i = 0; i < work.size(); ++i) all[i] = std::move(work[i].id);
   return all;
 }
 
