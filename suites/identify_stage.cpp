@@ -39,7 +39,9 @@ Identification identify_stage(const CheckInput& in) {
   }
   const std::vector<Execution> exact = run_fault(*find_fault("none"), form, runs);
   const auto difference = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : a - b; };
-  struct Element { std::size_t run; std::string tensor; std::int64_t index; double error, weight; };
+  // Outputs of layers are compared as they are stored, as those of the rule are: a slip below a unit in the last place turns roundings over.
+  const auto stored = [&](double x, DType type) { return p.layer() && std::isfinite(x) ? round_to(x, Store{format_of(type), 1, Rounding::nearest_even, Subnormals::keep}) : x; };
+  struct Element { std::size_t run; std::string tensor; std::int64_t index; DType type; double error, weight; };
   std::vector<Element> elements;
   double energy = 0, fourth = 0, missing = 0;
   for (std::size_t i = 0; i < runs.size() && i < in.golden.truths.size(); ++i) {
@@ -55,8 +57,8 @@ Identification identify_stage(const CheckInput& in) {
       for (std::int64_t e = 0; e < got->second.size(); ++e) {
         if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
         const double hi = truth->second.hi[static_cast<std::size_t>(e)], bound = bound_of(in, i, tensor, e);
-        const double error = difference(got->second.at(e), hi), weight = std::isfinite(hi) && std::isfinite(bound) ? 1 / (bound + 0.5 * ulp_at(hi, format_of(got->second.dtype))) : 0;
-        elements.push_back({i, tensor, e, error, weight});
+        const double error = difference(got->second.at(e), stored(hi, got->second.dtype)), weight = std::isfinite(hi) && std::isfinite(bound) ? 1 / (bound + 0.5 * ulp_at(hi, format_of(got->second.dtype))) : 0;
+        elements.push_back({i, tensor, e, got->second.dtype, error, weight});
         if (!std::isfinite(error)) {
           ++missing;
           continue;
@@ -78,7 +80,7 @@ Identification identify_stage(const CheckInput& in) {
     r.mechanism = f.mechanism;
     double cross = 0, own = 0, known = 0, both = 0, either = 0, changed = 0;
     for (const Element& e : elements) {
-      const double d = difference(with[e.run].outputs.find(e.tensor)->second.at(e.index), exact[e.run].outputs.find(e.tensor)->second.at(e.index));
+      const double d = difference(stored(with[e.run].outputs.find(e.tensor)->second.at(e.index), e.type), stored(exact[e.run].outputs.find(e.tensor)->second.at(e.index), e.type));
       const bool no_error = !std::isfinite(e.error), no_delta = !std::isfinite(d);
       both += no_error && no_delta;
       either += no_error || no_delta;
