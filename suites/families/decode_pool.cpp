@@ -37,7 +37,8 @@ struct DecodePool final : Family {
       for (const char* text : {"n4_t6_h2_hv4_k32_v48/*/h0,slots=9", "n5_t4_h1_hv3_k48_v32/*/h0,slots=12", "n4_t4_h2_hv4_k64_v64/*/h0,slots=7",
                                "n4_t4_h2_hv4_k128_v128/*/h0,slots=7", "n1_t3_h1_hv2_k64_v32/*/h0,slots=3", "n4_t5_h1_hv2_k16_v24/*/h0,slots=6,state=bf16",
                                "n6_t3_h1_hv2_k16_v16/*/h0,slots=6", "n11_t5_h1_hv1_k44_v28/*/h0,slots=24", "n3_t4_h4_hv16_k16_v20/*/h0,slots=20",
-                               "n2_t3_h4_hv20_k16_v16/*/h0,slots=4,scale=0x1p-1", "n3_t3_h3_hv9_k24_v8/*/h0,slots=5,scale=0x1p+0"}) {
+                               "n2_t3_h4_hv20_k16_v16/*/h0,slots=4,scale=0x1p-1", "n3_t3_h3_hv9_k24_v8/*/h0,slots=5,scale=0x1p+0",
+                               "n70_t2_h2_hv8_k16_v40/*/h0,slots=90"}) {   // as many states as a kernel may want that goes through them in one launch
         std::string t = text;
         t.replace(t.find('*'), 1, dtype);
         list.push_back(parse_problem("decode/" + t));
