@@ -106,4 +106,12 @@ Case make_case(const CaseId& id) {
   return f.make(id.problem, id.seed);
 }
 
+std::string usual_family(const Problem& p) {
+  if (p.operation == Operation::verify) return "verify_snapshots";
+  if (p.layer()) return "layer_typical";
+  if (p.operation == Operation::stages) return std::string("stage_") + name(p.stage);
+  if (p.operation == Operation::decode) return p.raw ? "raw_gates_decode" : "decode_pool";
+  return p.raw ? "raw_gates" : "typical";
+}
+
 }  // namespace gdn

@@ -36,6 +36,7 @@ bool in_profile(std::string_view profile, std::string_view wanted);
 const Family* find_family(std::string_view name);
 // As find_family, but throws std::invalid_argument, one line that names near ones, where there is none.
 const Family& family_named(std::string_view name);
+std::string usual_family(const Problem& p);        // which fills a problem when none is named
 struct RegisterFamily { explicit RegisterFamily(const Family* f); };
 
 // All cases of a level, in the canonical order, with one seed each; a level holds the problems of those below. Level smoke has beside the

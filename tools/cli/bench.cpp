@@ -206,7 +206,7 @@ struct BenchCommand final : Command {
     if (!find_builtin(gate_kernel)) throw Usage("no built-in kernel is called '" + gate_kernel + "'; `gdn-cts list kernels` prints them");
 
     Progress progress("bench");
-    const Case c = make_case({"typical", p, 1});
+    const Case c = make_case({usual_family(p), p, 1});
     const double size = p.token_heads();
     Golden golden;
     std::string text;                              // below the table

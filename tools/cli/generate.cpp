@@ -34,15 +34,6 @@ E choose(const char* option, const std::string& text, std::initializer_list<cons
   throw Usage(fmt::format("{}: '{}' is none of {}", option, text, known));
 }
 
-// Which family fills a problem when none is named.
-std::string usual_family(const Problem& p) {
-  if (p.operation == Operation::verify) return "verify_snapshots";
-  if (p.layer()) return "layer_typical";
-  if (p.operation == Operation::stages) return std::string("stage_") + name(p.stage);
-  if (p.operation == Operation::decode) return p.raw ? "raw_gates_decode" : "decode_pool";
-  return p.raw ? "raw_gates" : "typical";
-}
-
 struct GenerateCommand final : Command {
   std::string level, inputs, directory, shard;
   std::vector<std::string> problems, only_families, cases;
