@@ -113,6 +113,7 @@ inline constexpr Kind kKinds[] = {
     {"out-of-bounds-write", "memory", true, "memory outside the outputs is written, or an input is changed"},
     {"future-leaks", "memory", true, "a later token changes an earlier output"},
     {"nondeterministic", "memory", true, "two runs give different numbers although declared deterministic"},
+    {"paths-differ", "memory", true, "two paths of one kernel (prefill and decode, whole and ragged chunks) give different numbers although declared the same"},
     {"batch-dependent", "memory", true, "results depend on what else is in the batch although declared not to"},
     {"workspace-stale", "memory", true, "a result depends on what the plan or workspace held before"},
     // --- norms, layer, backward ---

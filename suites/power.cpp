@@ -241,12 +241,39 @@ void set_naming(Kill& k, const Fault& fault, const Identification& id) {
   else k.naming = own != id.ranked.end() && own->correlation > kTwins ? Naming::twin : Naming::wrong;
 }
 
+// The kernel that cases of an operation are for; the layer's two go together in most cases.
+std::string_view operation_of(const Problem& p) { return p.layer() ? "layer" : name(p.operation); }
+// Asked of every kernel that has the operation.
+bool is_basic(std::string_view operation, std::string_view profile) { return in_profile(profile, operation == "prefill" ? "core" : operation); }
+
+// Who has caught a fault in one operation.
+struct Catchers {
+  std::set<std::string> basic;
+  std::map<std::string, std::set<std::string>> more;             // by profile
+
+  void add(std::string_view operation, const Family& f) { (is_basic(operation, f.profile()) ? basic : more[f.profile()]).insert(f.name()); }
+  // Whether `f` catches it and nobody else that is asked of the same kernel.
+  bool alone(std::string_view operation, const Family& f) const {
+    if (is_basic(operation, f.profile())) return basic.size() == 1 && basic.count(f.name());
+    const auto own = more.find(f.profile());
+    return basic.empty() && own != more.end() && own->second.size() == 1 && own->second.count(f.name());
+  }
+  // Whether it still matters that `f` catches it.
+  bool open(std::string_view operation, const Family& f) const {
+    if (basic.size() > 1 || basic.count(f.name())) return false;
+    if (is_basic(operation, f.profile())) return true;
+    const auto own = more.find(f.profile());
+    return basic.empty() && (own == more.end() || (own->second.size() < 2 && !own->second.count(f.name())));
+  }
+};
+
 }  // namespace
 
 PowerResult measure_power(const PowerOptions& o, const std::function<void(std::size_t, std::size_t)>& progress) {
   const auto start = std::chrono::steady_clock::now();
   PowerResult result;
   result.full = o.full;
+  result.losses = o.losses;
   result.level = o.level;
   result.identified = o.identify;
   const std::vector<const Check*>& all_checks = o.checks.empty() ? checks() : o.checks;
@@ -301,6 +328,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
   }
 
   // One pass over the cases: every variant that is still to be caught and for which the case is `likely`.
+  std::vector<std::map<std::string_view, Catchers>> caught(result.faults.size());   // by operation
   std::size_t passed = 0;
   const std::size_t passes = o.full ? 1 : 3;
   const auto pass = [&](auto likely) {
@@ -308,7 +336,9 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
       if (progress) progress(passed * ids.size() + index, passes * ids.size());
       std::vector<Work*> todo;
       for (Work& w : work)
-        if (!w.done && !w.tried[index] && concerns(*result.faults[w.fault].fault, ids[index].problem) && likely(ids[index], *result.faults[w.fault].fault)) todo.push_back(&w);
+        if (!w.done && !w.tried[index] && concerns(*result.faults[w.fault].fault, ids[index].problem) && likely(ids[index], *result.faults[w.fault].fault) &&
+            (!o.losses || caught[w.fault][operation_of(ids[index].problem)].open(operation_of(ids[index].problem), *find_family(ids[index].family))))
+          todo.push_back(&w);
       if (todo.empty()) continue;
       const Case c = make_case(ids[index]);
       const std::string id = result.cases[index].id;
@@ -366,7 +396,8 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
         k.others = outcomes[i].others;
         if (!executions[i].empty()) set_naming(k, *result.faults[w.fault].fault, names[i]);
         v.kills.push_back(std::move(k));
-        w.done = !o.full;
+        w.done = !o.full && !o.losses;
+        caught[w.fault][operation_of(c.problem)].add(operation_of(c.problem), *find_family(c.family));
       }
     }
     ++passed;
@@ -488,28 +519,41 @@ std::vector<std::string> unproven_kinds(const PowerResult& r) {
 
 std::vector<FamilyPower> families_alone(const PowerResult& r) {
   std::map<std::string, FamilyPower> all;
+  std::map<std::string, std::set<std::string_view>> operations;  // of a family
+  std::vector<std::string_view> of_case;
   for (const PowerCase& c : r.cases) {
     FamilyPower& f = all[c.family];
     f.family = c.family;
     ++f.cases;
+    of_case.push_back(operation_of(parse_case_id(c.id).problem));
+    operations[c.family].insert(of_case.back());
   }
   for (const FaultPower& fault : r.faults) {
-    std::set<std::string> of_fault;
+    std::map<std::string_view, Catchers> caught;
+    std::set<std::string> families;
     for (const VariantPower& v : fault.variants)
-      for (const Kill& k : v.kills) of_fault.insert(r.cases[k.case_index].family);
-    for (const std::string& f : of_fault) ++all[f].killed;
-    if (of_fault.size() == 1) {
-      all[*of_fault.begin()].alone.push_back(fault.fault->name);
-      continue;
-    }
-    for (const VariantPower& v : fault.variants) {
-      std::set<std::string> of_variant;
-      for (const Kill& k : v.kills) of_variant.insert(r.cases[k.case_index].family);
-      if (of_variant.size() == 1) all[*of_variant.begin()].alone_variants.push_back(std::string(fault.fault->name) + "/" + v.name());
+      for (const Kill& k : v.kills) {
+        const std::string& family = r.cases[k.case_index].family;
+        families.insert(family);
+        caught[of_case[k.case_index]].add(of_case[k.case_index], *find_family(family));
+      }
+    for (const std::string& family : families) {
+      FamilyPower& f = all[family];
+      ++f.killed;
+      for (const auto& [operation, by] : caught)
+        if (by.alone(operation, *find_family(family))) f.alone.push_back(std::string(fault.fault->name) + (operations[family].size() > 1 ? " in " + std::string(operation) : ""));
+      if (r.full && families.size() == 1) f.anywhere.push_back(fault.fault->name);
     }
   }
   std::vector<FamilyPower> list;
   for (auto& [name, f] : all) list.push_back(std::move(f));
+  return list;
+}
+
+std::vector<std::string> families_without_loss(const PowerResult& r) {
+  std::vector<std::string> list;
+  for (const FamilyPower& f : families_alone(r))
+    if (f.alone.empty()) list.push_back(f.family);
   return list;
 }
 
@@ -583,19 +627,19 @@ std::string power_table(const PowerResult& r) {
 }
 
 std::string family_table(const PowerResult& r) {
-  std::string text = "without the family these faults survive (variants: forms and scalars of other faults that survive):\n";
+  std::string text = "without the family these faults survive in a kernel that claims its operation and profile (anywhere: in the whole suite):\n";
   char line[200];
-  std::snprintf(line, sizeof line, "%-26s %6s %7s %6s %9s  %s\n", "family", "cases", "killed", "alone", "variants", "faults that it alone kills");
+  std::snprintf(line, sizeof line, "%-26s %6s %7s %6s %9s  %s\n", "family", "cases", "killed", "alone", "anywhere", "faults that it alone kills");
   text += line;
-  std::string idle;
   for (const FamilyPower& f : families_alone(r)) {
     std::string list;
     for (std::size_t i = 0; i < f.alone.size(); ++i) list += (i ? ", " : "") + f.alone[i];
-    std::snprintf(line, sizeof line, "%-26s %6zu %7zu %6zu %9zu  ", f.family.c_str(), f.cases, f.killed, f.alone.size(), f.alone_variants.size());
+    std::snprintf(line, sizeof line, "%-26s %6zu %7zu %6zu %9s  ", f.family.c_str(), f.cases, f.killed, f.alone.size(), r.full ? std::to_string(f.anywhere.size()).c_str() : "-");
     text += line + list + "\n";
-    if (f.alone.empty()) idle += (idle.empty() ? "" : ", ") + f.family + (f.alone_variants.empty() ? "" : " (variants only)");
   }
-  return text + "kill no fault alone: " + (idle.empty() ? "none" : idle) + "\n";
+  std::string idle;
+  for (const std::string& f : families_without_loss(r)) idle += (idle.empty() ? "" : ", ") + f;
+  return text + "families whose loss loses no fault: " + (idle.empty() ? "none" : idle) + "\n";
 }
 
 std::string naming_table(const PowerResult& r) {
@@ -651,11 +695,12 @@ std::string power_json(const PowerResult& r) {
   using nlohmann::json;
   auto real = [](double x) { return std::isfinite(x) ? json(x) : json(std::isnan(x) ? "nan" : "inf"); };
   json j;
-  j["schema"] = 2;
+  j["schema"] = 3;
   j["level"] = name(r.level);
   j["score"] = r.score();
   j["score_certain"] = r.score(true);
   j["full"] = r.full;
+  j["losses"] = r.losses;
   j["identified"] = r.identified;
   j["seconds"] = r.seconds;
   j["cases"] = json::array();
@@ -689,7 +734,7 @@ std::string power_json(const PowerResult& r) {
     for (const std::size_t c : greedy_cover(r)) j["cover"].push_back(r.cases[c].id);
     j["families"] = json::array();
     for (const FamilyPower& f : families_alone(r))
-      j["families"].push_back({{"family", f.family}, {"cases", f.cases}, {"killed", f.killed}, {"alone", f.alone}, {"alone_variants", f.alone_variants}});
+      j["families"].push_back({{"family", f.family}, {"cases", f.cases}, {"killed", f.killed}, {"alone", f.alone}, {"anywhere", f.anywhere}});
   }
   return j.dump() + "\n";
 }
@@ -701,9 +746,10 @@ void add_power_json(PowerResult& r, const std::string& text) {
   };
   try {
     const json j = json::parse(text);
-    if (j.at("schema") != 2) throw std::invalid_argument("written by another version");
+    if (j.at("schema") != 3) throw std::invalid_argument("written by another version");
     r.level = parse_level(j.at("level").get<std::string>());
     r.full = j.at("full");
+    r.losses = j.at("losses");
     r.identified = j.at("identified");
     r.seconds += j.at("seconds").get<double>();
     const std::size_t before = r.cases.size();
@@ -815,11 +861,11 @@ std::string power_page(const PowerResult& r) {
   }
   if (r.full) {
     s += "<h2>Without a family</h2>\n<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>family</th><th class=\"n\">cases</th><th class=\"n\">faults caught</th>"
-         "<th class=\"n\">by it alone</th><th class=\"n\">variants by it alone</th><th>faults that survive without it</th></tr></thead><tbody>\n";
+         "<th class=\"n\">by it alone</th><th class=\"n\">in the whole suite</th><th>faults that survive without it in a kernel that claims its operation and profile</th></tr></thead><tbody>\n";
     for (const FamilyPower& f : families_alone(r)) {
       std::string list;
       for (const std::string& fault : f.alone) list += (list.empty() ? "" : ", ") + fault;
-      std::snprintf(text, sizeof text, "</th><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td>", f.cases, f.killed, f.alone.size(), f.alone_variants.size());
+      std::snprintf(text, sizeof text, "</th><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td>", f.cases, f.killed, f.alone.size(), f.anywhere.size());
       s += "<tr><th>" + xml_escape(f.family) + text + xml_escape(list) + "</td></tr>\n";
     }
     s += "</tbody></table></div>\n<h2>Least set of cases with the same catches</h2>\n<pre>";

@@ -19,6 +19,7 @@ struct PowerOptions {
   std::vector<std::string> case_ids;               // these instead of those of the level
   std::vector<std::string> faults;                 // names or kinds; all when empty
   bool full = false;                               // every case and every check, and not only up to the first kill
+  bool losses = false;                             // every fault until two families that ask the same kernel have caught it: what families_alone() needs
   bool identify = false;                           // is the fault named right on the cases that it fails?
   bool measure_survivors = true;                   // signal-to-noise ratio of what was not killed
   std::size_t shard = 0, shards = 1;               // only case i with i mod shards = shard, for several machines or processes
@@ -86,7 +87,7 @@ struct PowerResult {
   std::vector<HarnessPower> harness;
   std::vector<TwinAlarm> alarms;                   // cases that a twin did not pass although it supports them
   Level level = Level::ci;
-  bool full = false, identified = false;
+  bool full = false, losses = false, identified = false;
   double seconds = 0;
 
   // Faults of the bank and of the harness; certain: mask, boundary, layout and harness.
@@ -106,14 +107,18 @@ std::string smoke_text(const PowerResult& r);
 // Kinds that a family lists and that no fault of the kind was killed by in it: "typical: gate-clamped". Needs a full run.
 std::vector<std::string> unproven_kinds(const PowerResult& r);
 
-// What would be lost without a family. Needs a full run.
+// What would be lost without a family. Prefill, decode, verify and the layer are kernels of their own: a slip may sit in one of them, and cases
+// of the others say nothing of it. And a kernel that declares little is asked little: of an operation's families those of its basic profile
+// (core, decode, verify, layer, stages), and those of one profile more where it claims that. A family is missed where it alone catches a fault
+// in such a kernel: no other family of its operation and of its own or the basic profile does. Needs a run that is full or for losses.
 struct FamilyPower {
   std::string family;
-  std::size_t cases = 0, killed = 0;               // faults killed in some variant
-  std::vector<std::string> alone;                  // faults that it alone kills
-  std::vector<std::string> alone_variants;         // variants of others that it alone kills: "gate_clamped/chunk-bf16"
+  std::size_t cases = 0, killed = 0;               // faults killed in some variant; of a run for losses those that were still open
+  std::vector<std::string> alone;                  // faults that it alone kills: "gate_clamped", "gate_clamped in verify" where its cases are of two operations
+  std::vector<std::string> anywhere;               // of those the ones that no other family of the suite kills, whatever the operation or profile: of a full run
 };
 std::vector<FamilyPower> families_alone(const PowerResult& r);
+std::vector<std::string> families_without_loss(const PowerResult& r);
 
 std::string power_table(const PowerResult& r);     // for a console
 std::string family_table(const PowerResult& r);

@@ -2,6 +2,8 @@
 // that names them. A new fault is one row of kTable and one `is("name"_f)` where it deviates.
 #include "kernels/faulty/body.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -356,6 +358,21 @@ constexpr Fault kTable[] = {
     {"element_offsets_in_31_bits", "offset-overflow", RC, 0, "element offsets are kept in 31 bits", "public reports of 32-bit offset wraps"},
     {"element_offsets_in_32_bits", "offset-overflow", RC, 0, "element offsets are kept in 32 bits", "public reports of 32-bit offset wraps"},
     {"summation_order_by_position", "batch-dependent", R, 0, "sums over key channels run backwards at every second token of a call", "unrolled loops with another order in the second half"},
+    // --- what a bound forgives: other numbers than those of the same call elsewhere, although declared the same ---
+    {"mild_chunk_factored", "future-leaks", C, -8, "a chunk without strong gates takes a path on which decays are products of two exponentials, so that later gates choose how earlier outputs are rounded", "public reports of fast paths chosen by the range of the gates"},
+    {"ragged_tail_summed_backwards", "paths-differ", C, 0, "a ragged tail has an instance of its own, which sums key channels in another order", "kernels with a second instance for the last chunk"},
+    {"query_scaled_first_in_decode", "paths-differ", R, 0, "decode scales q before the product, prefill the output after it", "decode kernels written apart from prefill"},
+    {"sums_split_by_threads", "nondeterministic", RC, 0, "sums over key channels are split into as many parts as there are threads", "public reports of reductions whose order follows the launch"},
+    {"scores_rounded_down", "rounding-truncates", C, 0, "scores lose a bit by an arithmetic shift, which rounds towards minus infinity", "fixed-point detours in emulated formats"},
+    {"state_workspace_of_18_bits", "state-shared-between-heads", RC, 262144, "the workspace of a sequence holds 262144 state elements: heads past it start from the state of the one whose place they share", "buffers made for the sizes of a smaller model"},
+    {"corrected_values_cast_by_cutting", "rounding-truncates", C, 0, "where the scores' product takes bf16 operands, Vn is cut to them instead of rounded", "casts by dropping the low half of a word"},
+    {"zero_decay_replaced", "gate-reset-lost", RC, 0, "a decay that rounds to 0 is replaced by the least number above it, so that its logarithm stays finite", "public reports of decays that are kept away from 0"},
+    {"decode_checkpoint_in_bf16", "state-narrowed", R, 128, "at every 128th call of decode the states pass through bf16", "checkpoints of states kept in the model dtype"},
+    // --- shortcuts taken by value or by what a call holds ---
+    {"small_correction_skipped", "correction-wrong-weight", RC, 0x1p-10, "a token whose correction is below a thousandth of its value is not written, as if the key had been learned", "lazy updates that skip small residuals"},
+    {"zero_gates_path_takes_beta_by_key_head", "head-map-wrong", RC, 0, "a call whose gates are all 0 is dispatched to a path that takes beta by key head", "paths chosen by the values of optional arguments"},
+    {"empty_call_returns_early", "empty-sequence-mishandled", RC, 0, "a call without any token returns at once and leaves the final states unwritten", "public reports of early returns on empty batches"},
+    {"chunk_table_of_256", "output-unwritten", C, 256, "chunks past the 256th of all sequences together are not processed", "work lists of a fixed size"},
     // --- combinations: slips that need two or three things at once ---
     {"later_sequence_zeroed_at_third_chunk", "state-zeroed-at-chunk-border", C, 2, "sequences after the first start their third chunk from a zero state", "double buffers whose index is not reset between sequences"},
     {"wide_key_positions_wrap", "offset-overflow", RC, 512, "with more than 64 key channels token positions wrap at 512", "16-bit products of position and key dimension"},
@@ -447,12 +464,19 @@ class Body {
     if (is("empty_sequence_aborts"_f))
       for (std::int64_t n = 0; n < x_.N; ++n)
         if (cu_[n + 1] == cu_[n]) throw std::runtime_error("zero-length sequence");
+    order_.clear();
+    const std::int64_t parts = is("sums_split_by_threads"_f) ? std::max(omp_get_max_threads(), 1) : 1;
+    for (std::int64_t part = 0; part < parts; ++part)
+      for (std::int64_t c = part; c < K_; c += parts) order_.push_back(c);
+    if (is("empty_call_returns_early"_f) && cu_.back() == 0) return;
+    zero_gates_ = !x_.pool && !x_.g.empty() && std::all_of(x_.g.begin(), x_.g.begin() + std::min<std::int64_t>(cu_.back() * x_.HV, std::ssize(x_.g)), [](float g) { return g == 0; });
     const std::vector<double> stale = memory_.state;
     memory_.state.assign(static_cast<std::size_t>(x_.N * x_.HV * x_.K * x_.V), 0.0);
 
     for (std::int64_t hv = 0; hv < x_.HV; ++hv) {
       if (is("only_first_heads_launched"_f) && hv >= static_cast<std::int64_t>(p_)) continue;
       if (is("odd_last_head_skipped"_f) && x_.HV > 1 && x_.HV % 2 == 1 && hv == x_.HV - 1) continue;
+      chunks_ = 0;
       if (!is("state_leaks_into_next_head"_f) || hv == 0) S_.assign(static_cast<std::size_t>(K_ * V_), T(0));
       for (std::int64_t n = 0; n < x_.N; ++n) {
         if (is("only_first_sequences_launched"_f) && n >= static_cast<std::int64_t>(p_)) continue;
@@ -470,6 +494,16 @@ class Body {
 
  private:
   bool is(int id) const { return f_ == id; }
+  static T peak(const T* x, std::int64_t n) {
+    T most = 0;
+    for (std::int64_t i = 0; i < n; ++i) most = std::max(most, std::fabs(x[i]));
+    return most;
+  }
+  static T rounded_down(T x) {                     // to 23 digits
+    int exponent;
+    const double m = std::frexp(static_cast<double>(x), &exponent);
+    return static_cast<T>(std::ldexp(std::floor(std::ldexp(m, 23)), exponent - 23));
+  }
   T narrow_to(T x, Format format) const { return static_cast<T>(narrow(static_cast<double>(x), format)); }
   T f32(double x) const { return static_cast<T>(static_cast<float>(x)); }
   static T low(T x) {
@@ -591,7 +625,7 @@ class Body {
     if (is("head_modulo_ratio"_f)) hk = std::min(hv % ratio_, x_.H - 1);
     if (is("first_key_head_for_all"_f)) hk = 0;
     const std::int64_t hq = is("query_head_clamped"_f) ? std::min(hv, x_.H - 1) : hk;
-    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : is("gate_of_neighbour_head"_f) ? (hv ^ 1) % x_.HV : hv, hb = is("beta_of_key_head"_f) ? hk : hv;
+    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : is("gate_of_neighbour_head"_f) ? (hv ^ 1) % x_.HV : hv, hb = is("beta_of_key_head"_f) || (is("zero_gates_path_takes_beta_by_key_head"_f) && zero_gates_) ? hk : hv;
     const std::int64_t rows = len_ + extra_;
     q_.assign(static_cast<std::size_t>(rows * K_), T(0));
     k_ = q_;
@@ -714,6 +748,7 @@ class Body {
     if (is("gate_sign_dropped"_f)) g = static_cast<T>(std::fabs(e));
     if (is("infinite_gate_taken_as_zero"_f) && std::isinf(e)) g = 0;
     if (is("very_negative_gate_ignored"_f) && e < p_) g = 0;
+    if (is("zero_decay_replaced"_f) && std::exp(static_cast<float>(e)) == 0) g = static_cast<T>(-103.25);   // e^-103.25 rounds to 2^-149
     if (is("exponent_wraps_as_integer"_f) && e * 1.4426950408889634 < p_) g = 0;
     if (is("short_gate_keeps_its_dtype"_f) && x_.gate != DType::f32)
       g = static_cast<T>(std::log(narrow(std::exp(e), x_.gate == DType::f16 ? Format::fp16 : Format::bf16)));
@@ -842,6 +877,7 @@ class Body {
     if (is("short_state_sequence_stride"_f) && x_.state != DType::f32) base += source * x_.HV * plane;
     if (is("initial_state_head_stride_square"_f)) base = (source * x_.HV + hv) * x_.K * x_.K;
     if (is("initial_state_of_head_zero"_f)) base = source * x_.HV * plane;
+    if (is("state_workspace_of_18_bits"_f)) base = (source * x_.HV + hv % std::max<std::int64_t>(static_cast<std::int64_t>(p_) / plane, 1)) * plane;
     if (is("initial_state_head_before_sequence"_f)) base = (hv * x_.N + source) * plane;
     const std::vector<double>* from = &x_.h0;
     if (x_.pool) {
@@ -868,6 +904,7 @@ class Body {
         if (is("initial_state_first_tile_only"_f) && c >= static_cast<std::int64_t>(p_)) s = 0;
         S_[r * V_ + c] += s;
       }
+    if (is("decode_checkpoint_in_bf16"_f) && x_.pool && !x_.verify && (memory_.calls + 1) % static_cast<std::int64_t>(p_) == 0) narrow_all(S_, Format::bf16);
     if (is("initial_state_not_in_final"_f) || is("initial_state_added_every_chunk"_f)) late_ = S_;
     if (x_.verify && continued_ >= 0 && !is("accepted_state_not_kept"_f)) store_slot();
   }
@@ -901,7 +938,7 @@ class Body {
                               (is("summation_order_by_head"_f) && head_ / ratio_ % 2 == 1);
         const std::int64_t rows = cut ? std::min(K, std::int64_t{64}) : K;
         for (std::int64_t c = 0; c < rows; ++c) {
-          const std::int64_t r = backward ? rows - 1 - c : c;
+          const std::int64_t r = backward ? rows - 1 - c : cut ? c : order_[c];
           axpy(V, key[r], &S_[r * V], into);
           if (is("read_accumulated_in_fp16"_f) && into == o)
             for (std::int64_t j = 0; j < V; ++j) into[j] = narrow_to(into[j], Format::fp16);
@@ -934,6 +971,7 @@ class Body {
         if (is("correction_added"_f)) y[j] = b_[t] * (v[j] + r[j]);
         if (is("correction_in_bf16"_f)) y[j] = narrow_to(y[j], Format::bf16);
       }
+      if (is("small_correction_skipped"_f) && peak(&y[0], V) < static_cast<T>(p_) * b_[t] * peak(v, V)) std::fill(y.begin(), y.end(), T(0));
       if (is("output_read_before_write"_f)) read(q, o);
       if (is("last_token_not_written"_f) && t == len_ - 1) std::fill(y.begin(), y.end(), T(0));
       if (is("outer_product_transposed"_f)) {
@@ -946,6 +984,9 @@ class Body {
       stored_state();
       if (is("state_in_bf16_when_long"_f) && t + 1 >= static_cast<std::int64_t>(p_)) narrow_all(S_, Format::bf16);
       if (x_.verify && !is("snapshot_before_write"_f) && !is("snapshots_all_of_last_token"_f)) put_snapshot(row_, t);
+      const bool first = is("query_scaled_first_in_decode"_f) && x_.pool && !x_.verify;
+      if (first)
+        for (std::int64_t c = 0; c < K; ++c) q_[t * K + c] *= scale_;
       if (!is("output_read_before_write"_f)) read(q, o);
       if (!Z_.empty()) {
         for (std::int64_t c = 0; c < K; ++c) axpy(V, q[c], &Z_[c * V], o);
@@ -956,7 +997,7 @@ class Body {
           }
       }
       for (std::int64_t j = 0; j < V; ++j) {
-        o[j] *= scale_;
+        if (!first) o[j] *= scale_;
         if (is("output_decayed_again"_f)) o[j] *= a;
       }
     }
@@ -1093,6 +1134,9 @@ class Body {
       eout_[i] = D_[(m - 1) * N + i];
     }
     etot_ = ein_[m - 1];
+    if (is("mild_chunk_factored"_f) && std::all_of(G_.begin(), G_.begin() + m, [&](T sum) { return sum > static_cast<T>(p_); }))
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < i; ++j) D_[i * N + j] = std::exp(G_[i]) * std::exp(-G_[j]);
     if (is("log_gate_taken_as_linear"_f)) {
       for (std::int64_t i = 0; i < m; ++i) {
         ein_[i] = (i ? ein_[i - 1] : T(1)) * g[i];
@@ -1225,6 +1269,10 @@ class Body {
     o_.assign(static_cast<std::size_t>((len_ + N) * V), T(0));
     std::vector<T> kT(static_cast<std::size_t>(K * N)), bv, bk, U, W, Vn, Vo, Vs, inter, Sop, before = S_, A(N * N), P(N * N);
     for (std::int64_t c0 = 0, chunk = 0; c0 < len_; c0 += N, ++chunk) {
+      if (is("chunk_table_of_256"_f) && chunks_++ >= static_cast<std::int64_t>(p_)) {
+        len_ = c0;
+        break;
+      }
       const std::int64_t n = std::min(N, len_ - c0);
       const std::int64_t m = is("tail_rows_not_masked"_f) ? N : n;     // rows computed
       if (is("beta_of_first_half"_f))
@@ -1248,7 +1296,8 @@ class Body {
       std::fill(P.begin(), P.end(), T(0));
       for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t c = 0; c < K; ++c) {
-          const std::int64_t r = is("summation_order_by_batch"_f) && x_.N > 1 ? K - 1 - c : c;
+          const bool backward = (is("summation_order_by_batch"_f) && x_.N > 1) || (is("ragged_tail_summed_backwards"_f) && n < N);
+          const std::int64_t r = backward ? K - 1 - c : order_[c];
           axpy(full ? m : i + 1, k[i * K + r], &kT[r * N], &A[i * N]);
           axpy(full ? m : i + 1, q[i * K + r], &kT[r * N], &P[i * N]);
         }
@@ -1324,10 +1373,12 @@ class Body {
         for (std::int64_t i = 0; i < m; ++i)
           for (std::int64_t c = 0; c < (is("correction_from_first_key_tile"_f) ? std::min(K, std::int64_t{64}) : K); ++c)
             axpy(V, -W[i * K + c], &Sop[c * V], &Vn[i * V]);
+      for (std::int64_t i = 0; i < m && is("small_correction_skipped"_f); ++i)
+        if (peak(&Vn[i * V], V) < static_cast<T>(p_) * b[i] * peak(&v[i * V], V)) std::fill_n(&Vn[i * V], V, T(0));
       if (is("corrected_values_in_bf16"_f)) narrow_all(Vn, Format::bf16);
       if (is("corrected_values_in_fp16"_f)) narrow_all(Vn, Format::fp16);
       Vo = is("output_from_uncorrected"_f) ? U : Vn;
-      for (T& e : Vo) e = low(e);
+      for (T& e : Vo) e = Low && is("corrected_values_cast_by_cutting"_f) ? static_cast<T>(truncate(static_cast<double>(e), Format::bf16)) : low(e);
 
       chunk_end_faults(c0, n);
       const std::vector<T> Sread = Sop;
@@ -1349,6 +1400,7 @@ class Body {
           if (is("score_window"_f) && i - j > static_cast<std::int64_t>(p_)) d = 0;
           T s = P[i * N + j] * d;
           if (is("scores_in_bf16"_f)) s = narrow_to(s, Format::bf16);
+          if (is("scores_rounded_down"_f)) s = rounded_down(s);
           if (is("scores_truncated"_f)) s = static_cast<T>(truncate(static_cast<double>(s), Format::bf16));
           P[i * N + j] = low(s);
         }
@@ -1532,9 +1584,11 @@ class Body {
   const Form form_;
   View& x_;
   Memory& memory_;
-  std::vector<std::int64_t> cu_;
+  std::vector<std::int64_t> cu_, order_;           // order_: in which key channels are summed
   std::int64_t ratio_ = 1, K_ = 1, V_ = 1, first_ = 0, head_ = 0, row_ = 0, len_ = 0, lead_ = 0, extra_ = 0;
   std::int64_t read_ = 0, write_ = 0, continued_ = -1;     // of a pool: slots, and the snapshot that goes on
+  std::int64_t chunks_ = 0;                        // of this head so far
+  bool zero_gates_ = false;
   T scale_ = 1, etot_ = 1;
   std::vector<T> q_, k_, v_, g_, b_, S_, Z_, late_, o_;
   std::vector<T> c_, turn_;                        // gates and angles per key channel or pair of them

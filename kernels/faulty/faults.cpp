@@ -293,6 +293,8 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   x.want_ht = ht != nullptr;
   if (ht) x.state = dtype_of(ht->t);
   x.cu = read<std::int64_t>(cu);
+  // What a misread tensor of offsets holds may be anything; nothing is allocated by it.
+  if (x.cu[0] < 0 || x.cu.back() > x.rows || !std::is_sorted(x.cu.begin(), x.cu.end())) return say(message, size, "offsets outside the tensors", GDN_ERROR);
   x.short_offsets = dtype_of(cu->t) == DType::i32;
   x.q = read<float>(q);
   if (const gdn_tensor* g = tensors.find(GDN_G)) x.gate = dtype_of(g->t);
@@ -388,7 +390,7 @@ struct Objects {
       k.convention = "";
       k.contract = kContracts[variant];
       k.capabilities = text[1].c_str();
-      k.properties = "deterministic;shape_invariant;symmetric;masks_select";
+      k.properties = variant < 2 ? "deterministic;shape_invariant;symmetric;masks_select;steps_as_prefill" : "deterministic;shape_invariant;symmetric;masks_select";
       k.create = create[slot + variant];
       k.run = run_plan;
       k.destroy = destroy_plan;
@@ -530,6 +532,10 @@ Execution layer_exact(const Fault& f, const Run& run) {
     Tensor& t = e.outputs[o.name] = Tensor(DType::f64, o.shape);
     x.out[o.name].assign(static_cast<std::size_t>(t.size()), 0.0);
     x.written[o.name].assign(x.out[o.name].size(), 0);
+    if (const auto in = x.in.find(o.name); in != x.in.end()) {     // in place
+      x.out[o.name] = in->second;
+      x.written[o.name].assign(in->second.size(), 1);
+    }
   }
   faulty::execute_layer(&f, Scalar::fp64, x);
   for (auto& [name, t] : e.outputs)

@@ -58,13 +58,19 @@ constexpr Fault kTable[] = {
     {"layer_heads_tiled", "head-map-wrong", R, 0, "value head h reads key head h % H", "repeat instead of repeat_interleave", kLayerFault},
     {"layer_initial_state_ignored", "initial-state-ignored", R, 0, "every call starts from a zero state", "caches not passed on", kLayerFault},
     {"layer_state_leaks", "state-leaks-into-next-sequence", R, 0, "a sequence starts from the state of the one before", "no reset at borders", kLayerFault},
+    {"layer_history_needs_final_state", "final-state-unwritten", R, 0, "the history is handed over only where a final state is asked for", "two outputs coupled by one flag", kLayerFault},
+    {"layer_history_of_first_row", "conv-state-wrong", R, 0, "where all sequences are of one token, all read the history of the first", "a missing stride in the decode kernel", kLayerFault},
+    {"layer_empty_sequence_history_cleared", "empty-sequence-mishandled", R, 0, "a sequence without tokens hands over a history of zeros", "public reports of zero-length sequences", kLayerFault},
+    {"layer_hidden_square_sum_limited", "saturation-wrong", R, 65504, "the sum of squares of the hidden norm is limited to the range of fp16", "public reports of norms in fp16 that overflow on massive activations", kLayerFault},
     {"layer_state_reset_by_call", "final-state-wrong", R, 0, "the state handed over is that before the last token", "an update left out at the end", kLayerFault},
 };
 
 template <class T, bool Low>
 class Layer {
  public:
-  Layer(const char* fault, LayerView& x) : fault_(fault), x_(x), C_(2 * x.H * x.K + x.HV * x.V), W_(x.conv) {}
+  Layer(const char* fault, LayerView& x) : fault_(fault), x_(x), C_(2 * x.H * x.K + x.HV * x.V), W_(x.conv) {
+    for (I n = 0; n < x.N; ++n) decode_ = decode_ && x.cu[at(n) + 1] == x.cu[at(n)] + 1;
+  }
 
   void run() {
     const I last = x_.cu.back(), D = x_.hidden, Z = x_.HV * x_.V;
@@ -103,6 +109,7 @@ class Layer {
     std::vector<T> u(at(D));
     T sum = 0;
     for (I i = 0; i < D; ++i) sum += in("x", t * D + i) * in("x", t * D + i);
+    if (is("layer_hidden_square_sum_limited")) sum = std::min(sum, T(65504));
     const T scale = is("layer_hidden_norm_missing") ? T(1) : T(1) / std::sqrt(sum / static_cast<T>(D) + static_cast<T>(kLayerEps));
     for (I i = 0; i < D; ++i) u[at(i)] = in("x", t * D + i) * scale * (in("norm_in_w", i) + (is("layer_hidden_norm_weight_plus_one") ? T(1) : T(0)));
     const auto row = [&](const std::vector<double>& w, I r) {
@@ -142,6 +149,7 @@ class Layer {
     I column = W_ - 1 + t - first;
     if (is("layer_conv_history_ignored") || column < 0) return T(0);
     if (is("layer_conv_history_reversed")) column = W_ - 2 - column;
+    if (is("layer_history_of_first_row") && decode_) n = 0;
     return in("conv_state", (n * C_ + c) * (W_ - 1) + column);
   }
   T mixed(I n, I first, I t, I c) const {
@@ -162,9 +170,10 @@ class Layer {
         T x = value(n, first, t, c);
         if (is("layer_conv_history_activated") && t >= first) x = mixed(n, first, t, c);
         if (is("layer_conv_history_of_short_call_cleared") && t < first && end > first) x = 0;
+        if (is("layer_empty_sequence_history_cleared") && end == first) x = 0;
         keep_.push_back(x);
       }
-    if (n + 1 < x_.N) return;
+    if (n + 1 < x_.N || (is("layer_history_needs_final_state") && !x_.out.count("ht"))) return;
     for (std::size_t i = 0; i < keep_.size(); ++i) put("conv_state", static_cast<I>(i), keep_[i]);
   }
 
@@ -250,6 +259,7 @@ class Layer {
   const char* fault_;
   LayerView& x_;
   I C_, W_;
+  bool decode_ = true;                             // one token a sequence
   std::vector<T> m_, z_, a_, b_, keep_;
 };
 

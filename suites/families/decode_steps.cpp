@@ -23,7 +23,8 @@ struct DecodeSteps final : Family {
     if (level == Level::smoke)
       return fill::problems({"decode/n2_t60_h1_hv2_k32_v24/bf16/h0,slots=4", "decode/n2_t60_h1_hv2_k32_v24/fp32/h0,slots=4",
                              "decode/n1_t8_h1_hv2_k64_v64/bf16/h0,slots=2", "decode/n1_t8_h1_hv2_k64_v64/fp32/h0,slots=2",
-                             "decode/n1_t4_h1_hv2_k128_v128/bf16/h0,slots=2", "decode/n1_t4_h1_hv2_k128_v128/fp32/h0,slots=2"});
+                             "decode/n1_t4_h1_hv2_k128_v128/bf16/h0,slots=2", "decode/n1_t4_h1_hv2_k128_v128/fp32/h0,slots=2",
+                             "decode/n1_t130_h1_hv2_k16_v16/fp32/h0,slots=2"});
     std::vector<Problem> list;
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text : {"n2_t300_h1_hv2_k32_v24/*/h0,slots=4", "n1_t100_h1_hv2_k64_v64/*/h0,slots=3", "n1_t60_h1_hv2_k128_v128/*/h0,slots=3",

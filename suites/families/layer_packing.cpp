@@ -34,10 +34,11 @@ struct LayerPacking final : Family {
     return "Packed sequences, some empty, some of fewer tokens than the convolution reaches back, rows of NaN behind the last; each alone; two of them joined to one, where nothing may be reset; and the first of "
            "fresh states with zero tokens in front, as masked padding on the left leaves them, which must change no number that follows.";
   }
-  std::vector<std::string> kinds() const override { return {"state-leaks-into-next-sequence", "conv-state-wrong"}; }
+  std::vector<std::string> kinds() const override { return {"state-leaks-into-next-sequence", "conv-state-wrong", "empty-sequence-mishandled"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
-      return fill::problems({"layer_prefill/n3_t4+2+5_h1_hv2_k8_v8/fp32/pad=2,hidden=16,conv=4", "layer_prefill/n3_t4+2+5_h1_hv2_k8_v8/bf16/pad=2,hidden=16,conv=4"});
+      return fill::problems({"layer_prefill/n3_t4+2+5_h1_hv2_k8_v8/fp32/pad=2,hidden=16,conv=4", "layer_prefill/n3_t4+2+5_h1_hv2_k8_v8/bf16/pad=2,hidden=16,conv=4",
+                             "layer_prefill/n3_t3+0+2_h1_hv1_k8_v8/fp32/h0,hidden=16,conv=4"});
     return fill::problems({"layer_prefill/n5_t6+0+1+2+7_h2_hv4_k8_v16/fp32/h0,pad=3,hidden=24,conv=4", "layer_prefill/n5_t6+0+1+2+7_h2_hv4_k8_v16/bf16/h0,pad=3,hidden=24,conv=4",
                            "layer_prefill/n4_t1x3+9_h1_hv2_k16_v8/fp32/hidden=16,conv=4", "layer_prefill/n3_t5+3+3_h1_hv1_k8_v8/bf16/hidden=16,conv=2", "layer_prefill/n2_t12+5_h1_hv2_k8_v8/fp32/hidden=16,conv=8"});
   }

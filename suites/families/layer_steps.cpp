@@ -22,7 +22,8 @@ struct LayerSteps final : Family {
   std::vector<std::string> kinds() const override { return {"conv-state-wrong", "activation-order-wrong", "initial-state-ignored", "final-state-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
-      return fill::problems({"layer_prefill/n1_t6_h1_hv2_k8_v8/fp32/h0,hidden=16,conv=4", "layer_prefill/n1_t6_h1_hv2_k8_v8/bf16/h0,hidden=16,conv=4"});
+      return fill::problems({"layer_prefill/n1_t6_h1_hv2_k8_v8/fp32/h0,hidden=16,conv=4", "layer_prefill/n1_t6_h1_hv2_k8_v8/bf16/h0,hidden=16,conv=4",
+                             "layer_decode/n2_t3_h1_hv2_k8_v8/fp32/h0,hidden=16,conv=4"});
     std::vector<Problem> p = fill::problems({"layer_prefill/n1_t9_h2_hv4_k8_v16/fp32/h0,hidden=24,conv=4", "layer_prefill/n1_t9_h2_hv4_k8_v16/bf16/h0,hidden=24,conv=4",
                                              "layer_prefill/n2_t7_h1_hv2_k16_v8/fp32/hidden=16,conv=3", "layer_prefill/n1_t5_h1_hv2_k8_v8/fp32/h0,hidden=16,conv=1",
                                              "layer_prefill/n1_t5_h1_hv2_k8_v8/bf16/h0,hidden=16,conv=2", "layer_prefill/n1_t11_h1_hv1_k8_v8/fp32/h0,hidden=16,conv=8",

@@ -16,11 +16,11 @@ struct LayerTypical final : Family {
   }
   std::vector<std::string> kinds() const override {
     return {"conv-state-wrong", "activation-order-wrong", "gated-norm-wrong", "norm-order-wrong", "unwanted-normalisation", "projection-packing-wrong", "head-map-wrong", "sign-wrong", "gate-ignored",
-            "initial-state-ignored", "final-state-wrong"};
+            "initial-state-ignored", "final-state-wrong", "final-state-unwritten"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
-      return fill::problems({"layer_prefill/n1_t9_h2_hv4_k8_v8/fp32/h0,hidden=24,conv=4", "layer_prefill/n1_t9_h2_hv4_k8_v8/bf16/h0,hidden=24,conv=4"});
+      return fill::problems({"layer_prefill/n1_t9_h2_hv4_k8_v8/fp32/h0,hidden=24,conv=4", "layer_prefill/n1_t9_h2_hv4_k8_v8/bf16/h0,hidden=24,conv=4", "layer_prefill/n1_t5_h1_hv2_k8_v8/fp32/h0,noht,hidden=16,conv=4"});
     std::vector<Problem> p = fill::problems({"layer_prefill/n1_t21_h2_hv4_k16_v16/fp32/h0,hidden=48,conv=4", "layer_prefill/n1_t17_h2_hv6_k16_v24/bf16/h0,hidden=40,conv=4",
                                              "layer_prefill/n1_t12_h1_hv1_k32_v16/fp16/h0,hidden=32,conv=4", "layer_prefill/n2_t33+4_h2_hv4_k32_v32/bf16/hidden=64,conv=4",
                                              "layer_prefill/n1_t5_h4_hv8_k64_v64/bf16/h0,hidden=256,conv=4", "layer_prefill/n1_t5_h4_hv8_k64_v64/fp32/hidden=256,conv=4",

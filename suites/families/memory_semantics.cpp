@@ -17,7 +17,7 @@ struct MemorySemantics final : Family {
   std::string profile() const override { return "core"; }
   std::string rationale() const override {
     return "The experiments by which the rule is taught, a kernel's turn (`gdn-cts experiments` shows them in doubles): one key written twice, a stored value over idle steps, the two-cell calculation "
-           "with decay 1/2 and beta 1/4, an item among noise writes, constant gates that converge to beta v / (1 - alpha (1 - beta)), random keys up to and beyond the capacity. "
+           "with decay 1/2 and beta 1/4, an item among noise writes, constant gates that converge to beta v / (1 - alpha (1 - beta)), and to v where nothing fades, random keys up to and beyond the capacity. "
            "One is the work of each key head. With option rule= the same for the sum, the decayed sum and the delta rule.";
   }
   std::vector<std::string> kinds() const override {
@@ -97,10 +97,10 @@ struct MemorySemantics final : Family {
               gate = i % 16 == 4 ? -1000 : 0;
               beta = i % 16 == 4 ? 1 : 0x1p-7;
               break;
-            case 4:                                // the same write again and again
+            case 4:                                // the same write again and again; from the middle on nothing fades and corrections go to 0
               put(k, item);
               put(q, item);
-              gate = slow;
+              gate = 2 * i < p.lengths[n] ? slow : 0;
               beta = 0.5;
               values([&](I e) { return whole(rv, h * V + e); });
               break;

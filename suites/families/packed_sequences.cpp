@@ -1,10 +1,14 @@
-// Case family `packed_sequences`: several sequences along one token axis, some of length zero and one.
-// There to catch states, gates and chunks that cross from one sequence into another, and lengths 0 and 1.
+// Case family `packed_sequences`: several sequences along one token axis, some of length zero and one; a few of them also alone and in reverse order
+// (rows 24, 25). There to catch states, gates and chunks that cross from one sequence into another, lengths 0 and 1, and results that depend on the
+// other sequences, on their order, or on the batch size.
 #include "suites/families/fill.h"
+#include "suites/families/relate.h"
 #include "suites/family.h"
 
 namespace gdn {
 namespace {
+
+using I = std::int64_t;
 
 struct PackedSequences final : Family {
   std::string name() const override { return "packed_sequences"; }
@@ -13,18 +17,21 @@ struct PackedSequences final : Family {
     return "Sequences of lengths 0, 1, C-1, C, C+1 side by side, empty ones first, last and twice in a row. Nothing is forgotten in "
            "one head, so whatever a sequence leaves behind would show in the next; the first token of each sequence has a "
            "decay of its own, so that a gate sum that runs on over the border shows. Some buffers are longer than the last "
-           "offset, and the rows past it are NaN. Some sequences after the first have three chunks, and some tensors 16 bits.";
+           "offset, and the rows past it are NaN. Some sequences after the first have three chunks, and some tensors 16 bits. "
+           "Of few and short ones each alone, and all of them in reverse order, must give the same numbers as in the packed call, where the kernel declares that the shape does not matter; every run "
+           "is judged by the bound as well.";
   }
   std::vector<std::string> kinds() const override {
     return {"state-leaks-into-next-sequence", "sequence-border-off-by-one", "chunks-cross-sequences", "sequence-gates-cross",
             "empty-sequence-mishandled", "one-token-sequence-mishandled", "sequence-state-mixed", "padding-used",
-            "initial-state-ignored", "final-state-unwritten", "final-state-wrong", "tail-padding-read", "state-zeroed-at-chunk-border", "state-stride-wrong"};
+            "initial-state-ignored", "final-state-unwritten", "final-state-wrong", "tail-padding-read", "state-zeroed-at-chunk-border", "state-stride-wrong",
+            "batch-dependent"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems(
           {"prefill/n4_t30+0+1+34_h1_hv2_k128_v128/bf16/h0,pad=3", "prefill/n4_t65+0+1+17_h1_hv2_k64_v64/fp32/h0,pad=3",
-           "prefill/n4_t30+0+1+34_h1_hv2_k64_v64/bf16", "prefill/n3_t0+33+1_h1_hv1_k128_v128/fp32/h0,pad=1",
+           "prefill/n4_t30+0+1+34_h1_hv2_k64_v64/bf16", "prefill/n4_t33+0+1+40_h1_hv2_k64_v32/bf16/h0", "prefill/n4_t33+0+1+40_h1_hv2_k64_v32/fp32/h0", "prefill/n3_t0+33+1_h1_hv1_k128_v128/fp32/h0,pad=1",
            "prefill/n1_t0_h1_hv2_k64_v64/fp32/h0"});
     std::vector<Problem> list;
     for (const char* dtype : {"bf16", "fp32"})
@@ -38,6 +45,8 @@ struct PackedSequences final : Family {
         t.replace(t.find('*'), 1, dtype);
         list.push_back(parse_problem("prefill/" + t));
       }
+    for (Problem& small : fill::problems({"prefill/n4_t65+0+1+64_h2_hv4_k64_v32/bf16/h0", "prefill/n4_t65+0+1+64_h2_hv4_k64_v32/fp32/h0", "prefill/n3_t17+2+30_h1_hv2_k64_v64/fp32"}))
+      list.push_back(std::move(small));
     // Several chunks in a later sequence, wide keys in a fifth one, 16 bits everywhere.
     for (const char* text : {"prefill/n3_t5+150+133_h1_hv2_k32_v32/bf16/h0", "prefill/n3_t5+150+133_h1_hv2_k32_v32/fp32/h0",
                              "prefill/n6_t3+2+1+4+2+5_h1_hv2_k128_v128/bf16/h0", "prefill/n6_t3+2+1+4+2+5_h1_hv2_k128_v128/fp32/h0",
@@ -66,7 +75,64 @@ struct PackedSequences final : Family {
           g->second.set(offsets[n] * p.value_heads + h, n % 2 ? -0.25 : -0.625);
         }
     }
+    if (p.sequences() > 1 && p.sequences() <= 4 && p.tokens() <= 130 && p.split.empty()) add_separate(c);
     return c;
+  }
+
+ private:
+  static void add_separate(Case& c) {
+    const Problem p = c.problem;
+    const I N = p.sequences(), HV = p.value_heads, KV = p.key_dim * p.value_dim;
+    const auto offsets = p.offsets();
+    // The run with these sequences of run 0, in this order, without padding.
+    auto pick = [&](Run& run, const std::vector<I>& sequences) {
+      Problem q = p;
+      q.padding = 0;
+      q.lengths.clear();
+      std::vector<I> tokens;
+      for (const I n : sequences) {
+        q.lengths.push_back(p.lengths[static_cast<std::size_t>(n)]);
+        for (I t = offsets[static_cast<std::size_t>(n)]; t < offsets[static_cast<std::size_t>(n) + 1]; ++t) tokens.push_back(t);
+      }
+      TensorSet picked = fill::allocate(q);
+      for (auto& [name, t] : picked) {
+        if (name == "cu_seqlens") continue;
+        const Tensor& whole = run.inputs.at(name);
+        const std::vector<I>& from = name == "h0" ? sequences : tokens;
+        const I width = from.empty() ? 0 : t.size() / static_cast<I>(from.size());
+        for (std::size_t i = 0; i < from.size(); ++i)
+          for (I e = 0; e < width; ++e) t.set_bits(static_cast<I>(i) * width + e, whole.bits(from[i] * width + e));
+      }
+      run.problem = q;
+      run.inputs = std::move(picked);
+      return tokens;
+    };
+    auto relation = [&](const std::string& name, const std::string& statement, const std::vector<I>& sequences, int row) {
+      std::vector<I> tokens;
+      const std::size_t rhs = relate::add_run(c, name, [&](Run& run) { tokens = pick(run, sequences); }, true);
+      const I width = HV * p.value_dim;
+      relate::add(c, row, RelationClass::shape_invariant, rhs, statement, [=](const std::vector<TensorSet>& results) {
+        TensorSet e;
+        for (const auto& [tensor, t] : results[0]) {
+          const bool state = tensor == "ht";
+          const std::vector<I>& from = state ? sequences : tokens;
+          auto shape = t.shape;
+          shape[0] = static_cast<I>(from.size());
+          const I w = state ? HV * KV : width;
+          Tensor part(t.dtype, shape);
+          for (std::size_t i = 0; i < from.size(); ++i)
+            for (I j = 0; j < w; ++j) part.set_bits(static_cast<I>(i) * w + j, t.bits(from[i] * w + j));
+          e.emplace(tensor, std::move(part));
+        }
+        return e;
+      });
+    };
+    std::vector<I> reversed;
+    for (I n = 0; n < N; ++n) {
+      reversed.insert(reversed.begin(), n);
+      relation("sequence " + std::to_string(n) + " alone", "a sequence alone gives what it gives in the pack", {n}, 24);
+    }
+    relation("sequences reversed", "sequences in another order give the same numbers in that order", reversed, 25);
   }
 };
 

@@ -16,7 +16,7 @@ struct RelationCausality final : Family {
   std::string name() const override { return "relation_causality"; }
   std::string profile() const override { return "core"; }
   std::string rationale() const override {
-    return "Two runs share a prefix and differ in everything after it: keys, values, gates, beta. The outputs of the "
+    return "Two runs share a prefix and differ in everything after it: keys, values, gates, beta; in one of them gates are strong. The outputs of the "
            "prefix must be the same numbers. The cut lies inside a chunk. A third run has NaN and Inf after the cut, "
            "for kernels that declare that their masks select.";
   }
@@ -57,6 +57,11 @@ struct RelationCausality final : Family {
             past(numerator, denominator, [&, &name = name, &t = t](I token) {
               for (I i = token * row(t); i < (token + 1) * row(t); ++i) t.set_bits(i, other.at(name).bits(i));
             });
+        // A kernel may choose a path by the sizes of gates: the later future is strong where the first was mild.
+        if (const auto g = r.inputs.find("g"); g != r.inputs.end() && numerator == 6)
+          past(numerator, denominator, [&](I token) {
+            for (I i = token * row(g->second); i < (token + 1) * row(g->second); ++i) g->second.set(i, -20);
+          });
       });
       skip_past(relate::add(c, 18, RelationClass::bit, future, "another future leaves the outputs before it", outputs), numerator, denominator);
     }

@@ -18,7 +18,7 @@ struct RelationSteps final : Family {
            "States are not symmetric and K differs from V, so two layouts of one state cannot agree.";
   }
   std::vector<std::string> kinds() const override {
-    return {"initial-state-transposed", "final-state-transposed", "slot-wrong", "initial-state-ignored", "one-token-sequence-mishandled"};
+    return {"initial-state-transposed", "final-state-transposed", "slot-wrong", "initial-state-ignored", "one-token-sequence-mishandled", "paths-differ"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)

@@ -1,4 +1,4 @@
-// Case family `rules`: linear attention, retention, gated linear attention, the delta rule and KDA, each beside the limit in which another rule is it.
+// Case family `rules` (row 27 for the delta rule): linear attention, retention, gated linear attention, the delta rule and KDA, each beside the limit in which another rule is it.
 // There to catch rules that are done on a path of their own: a delta term that is not left out, a gate or beta that is not fixed, gates of the wrong channel, pairs turned wrongly.
 #include "suites/families/fill.h"
 #include "suites/families/relate.h"
@@ -22,12 +22,15 @@ struct Rules final : Family {
     return "The recurrence with parts fixed, and the same inputs under the rule whose limit it is: the sum as a decayed sum with g = 0 and beta = 1, as retention without decay; retention as a decayed sum with beta = 1; a decayed sum and the "
            "gated delta rule with beta = 0, where both only decay, and with alpha = 0, where nothing is read back; the delta rule as the gated one with g = 0; KDA with a decay for every key channel, and with one for all as the gated delta rule; KDA with complex decays, and its angles 0 as KDA. All runs are judged against exact results, which agree.";
   }
-  std::vector<std::string> kinds() const override { return {"correction-missing", "correction-wrong-weight", "beta-shifted", "channel-gate-wrong", "complex-turn-wrong"}; }
+  std::vector<std::string> kinds() const override { return {"correction-missing", "correction-wrong-weight", "beta-shifted", "channel-gate-wrong", "complex-turn-wrong", "mask-off-by-one", "initial-state-ignored",
+                                                              "cross-term-missing", "state-leaks-into-next-sequence", "head-map-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=linear", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=retention", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=gated_linear",
-                             "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=delta", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda"});   // level smoke is full
-    std::vector<Problem> p;
+                             "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=delta", "prefill/n1_t66_h1_hv2_k32_v32/bf16/h0,rule=delta", "prefill/n1_t66_h1_hv2_k32_v32/fp32/h0,rule=delta", "prefill/n1_t12_h1_hv2_k16_v8/fp32/h0,rule=kda"});   // level smoke is full
+    // Kernels that do the ungated delta rule often do it on a path of their own, on which masks, decays and states that came with the gates have to come from elsewhere.
+    std::vector<Problem> p = fill::problems({"prefill/n1_t130_h2_hv4_k64_v64/bf16/h0,rule=delta", "prefill/n1_t130_h2_hv4_k64_v64/fp32/h0,rule=delta", "prefill/n1_t70_h1_hv2_k128_v128/bf16/h0,rule=delta",
+                        "prefill/n1_t1_h1_hv2_k64_v64/fp32/h0,rule=delta", "prefill/n3_t70_h2_hv6_k32_v32/bf16/h0,rule=delta", "prefill/n3_t70_h2_hv6_k32_v32/fp32/h0,rule=delta"});
     for (const char* rule : {"linear", "retention", "gated_linear", "delta", "kda", "complex_kda"})
       for (const char* shape : {"prefill/n1_t40_h2_hv4_k32_v16/fp32/h0", "prefill/n1_t24_h1_hv2_k64_v64/bf16/h0", "prefill/n3_t9+0+21_h1_hv2_k16_v24/fp32", "prefill/n2_t19+8_h1_hv2_k16_v8/fp32/h0,split=7"})
         p.push_back(parse_problem(std::string(shape) + (std::string_view(shape).ends_with("fp32") ? "/rule=" : ",rule=") + rule));
@@ -38,7 +41,7 @@ struct Rules final : Family {
     if (p.rule == Rule::gated_delta || p.raw) throw std::invalid_argument("family " + name() + " is about the other rules, not '" + to_string(p) + "'");
     fill::Style style;
     style.gates = {fill::Gates::mild, fill::Gates::slow, fill::Gates::resets};
-    style.betas = {fill::Betas::sparse, fill::Betas::unit};
+    style.betas = p.rule == Rule::delta ? std::vector{fill::Betas::sparse} : std::vector{fill::Betas::sparse, fill::Betas::unit};   // nothing fades
     const I rows = p.tokens() + p.padding;
     const std::vector<I> per_head{rows, p.value_heads};
     Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
@@ -78,6 +81,7 @@ struct Rules final : Family {
         break;
       case Rule::delta:
         as("as the gated rule", Rule::gated_delta, [&](TensorSet& t) { t["g"] = Tensor(p.gate, per_head); });
+        relate::add_negated_values(c);
         break;
       default: {
         Problem scalar = p;

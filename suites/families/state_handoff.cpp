@@ -1,10 +1,16 @@
-// Case family `state_handoff`: initial and final states, and sequences continued in several calls, cut anywhere.
-// There to catch states that are ignored, transposed, decayed wrongly or lost between calls.
+// Case family `state_handoff`: initial and final states, and sequences continued in several calls: cut anywhere, step by step, with identity tokens
+// inside (rows 21, 23). There to catch states that are ignored, transposed, decayed wrongly or lost between calls, and results that depend on where in
+// a call or chunk a token stands.
+#include <algorithm>
+
 #include "suites/families/fill.h"
+#include "suites/families/relate.h"
 #include "suites/family.h"
 
 namespace gdn {
 namespace {
+
+using I = std::int64_t;
 
 struct StateHandoff final : Family {
   std::string name() const override { return "state_handoff"; }
@@ -12,19 +18,23 @@ struct StateHandoff final : Family {
   std::string rationale() const override {
     return "Most tests run one call from a zero state and never look at the final one. Here every run starts from a state of "
            "real size that is not symmetric, the first token after each cut decays it visibly, and the final state of one call "
-           "starts the next: one token first, one token last, cuts on, before and after chunk borders. K differs from V in some, so that a transposed state cannot hide.";
+           "starts the next: one token first, one token last, cuts on, before and after chunk borders. K differs from V in some, so that a transposed state cannot hide. "
+           "A short sequence that is given in one call is also given cut at odd rows, token by token, and with tokens of beta=0 and g=0 inside or in front: the same tokens at other places of a call and "
+           "of a chunk. A recurrent kernel that declares that the shape does not matter must return the same numbers; all runs are judged against the exact result.";
   }
   std::vector<std::string> kinds() const override {
     return {"initial-state-ignored", "initial-state-decay-wrong", "initial-state-transposed", "final-state-transposed",
             "final-state-wrong", "final-state-unwritten", "state-handoff-broken", "state-stride-wrong", "state-shared-between-heads",
-            "state-decay-wrong-at-chunk-border", "cross-term-missing", "workspace-stale", "correction-before-decay"};
+            "state-decay-wrong-at-chunk-border", "cross-term-missing", "workspace-stale", "correction-before-decay", "batch-dependent",
+            "one-token-sequence-mishandled"};
   }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems(
           {"prefill/n1_t70_h1_hv2_k128_v128/bf16/h0,split=65", "prefill/n1_t70_h1_hv2_k64_v64/fp32/h0,split=64",
            "prefill/n1_t66_h1_hv2_k64_v64/bf16/h0,split=1.65", "prefill/n1_t40_h1_hv2_k64_v32/fp32/h0,split=17",
-           "prefill/n1_t66_h1_hv1_k128_v128/fp32/h0,split=1.65", "prefill/n1_t3_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t20_h1_hv2_k32_v32/bf16/h0,noht"});
+           "prefill/n1_t66_h1_hv1_k128_v128/fp32/h0,split=1.65", "prefill/n1_t3_h2_hv4_k128_v128/bf16/h0",
+           "prefill/n1_t21_h1_hv2_k64_v16/bf16/h0", "prefill/n1_t21_h1_hv2_k64_v16/fp32/h0", "prefill/n1_t20_h1_hv2_k32_v32/bf16/h0,noht"});
     std::vector<Problem> list;
     for (const char* dtype : {"bf16", "fp32"}) {
       for (const char* split : {"1", "17", "63", "64", "65", "99", "1.2.3.4", "64.99"})
@@ -41,6 +51,11 @@ struct StateHandoff final : Family {
     for (const char* text : {"prefill/n1_t70_h1_hv2_k64_v64/bf16/h0,state=bf16", "prefill/n1_t70_h1_hv2_k64_v64/bf16/h0,state=bf16,split=33",
                              "prefill/n1_t70_h1_hv2_k64_v64/fp16/h0,split=33"})
       list.push_back(parse_problem(text));
+    for (Problem& uncut : fill::problems({"prefill/n1_t36_h1_hv2_k64_v32/bf16/h0", "prefill/n1_t36_h1_hv2_k64_v32/fp32/h0", "prefill/n1_t21_h2_hv4_k128_v128/bf16/h0",
+                                          "prefill/n1_t99_h1_hv2_k64_v64/bf16/h0", "prefill/n1_t67_h1_hv3_k32_v64/fp32"}))
+      list.push_back(std::move(uncut));
+    if (level != Level::ci)
+      for (Problem& uncut : fill::problems({"prefill/n1_t300_h1_hv2_k64_v64/fp32/h0", "prefill/n1_t300_h1_hv2_k128_v128/bf16/h0"})) list.push_back(std::move(uncut));
     if (level != Level::ci)
       for (int s = 0; s <= 140; ++s)   // resume at every row
         for (const char* dtype : {"bf16", "fp32"})
@@ -62,7 +77,82 @@ struct StateHandoff final : Family {
           for (std::int64_t h = 0; s < p.lengths[n] && h < p.value_heads; ++h)
             g->second.set((p.offsets()[n] + s) * p.value_heads + h, h % 2 ? -0.25 : -0.75);
     }
+    if (p.split.empty() && p.final_state && p.state == DType::f32) add_cuts(c, style);   // a state in 16 bits is rounded at every cut
     return c;
+  }
+
+ private:
+  static void add_cuts(Case& c, const fill::Style& style) {
+    const Problem p = c.problem;
+    const std::uint64_t seed = c.seed;
+    const I shortest = *std::min_element(p.lengths.begin(), p.lengths.end());
+    const auto cut = [&](const std::string& name, const std::vector<I>& rows) {
+      const std::size_t at = relate::add_run(c, name, [&](Run& r) { r.problem.split = rows; }, true);
+      relate::add(c, 21, RelationClass::recurrent, at, "a sequence cut anywhere continues with the same numbers", relate::base_times(at, 1, 1));
+    };
+    if (shortest > 1) {
+      std::vector<I> odd, all;
+      for (const I row : {1, 4, 17, 18, 65, 68, 129}) if (row < shortest) odd.push_back(row);
+      cut("cut at odd rows", odd);
+      for (I row = 1; row < std::min<I>(shortest, 40); ++row) all.push_back(row);
+      cut("token by token", all);
+    }
+    if (p.sequences() == 1 && p.padding == 0 && shortest > 1 && c.runs[0].inputs.count("beta")) {
+      // Where the old rows stand in the longer run; one, then two identity tokens more in every nine. None comes first: a kernel that
+      // keeps the state in 16 bits would round h0 there, before its decay.
+      std::vector<I> to;
+      for (I t = 0, at = 0; t < p.tokens(); ++t, ++at) {
+        if (t % 9 == 5) at += 1 + t / 9 % 2;
+        to.push_back(at);
+      }
+      const std::size_t longer = relate::add_run(c, "identity tokens inside", [&](Run& r) {
+        r.problem.lengths[0] = to.back() + 1;
+        const TensorSet other = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
+        TensorSet grown = fill::allocate(r.problem);
+        for (auto& [name, t] : grown) {
+          if (name == "cu_seqlens") continue;
+          const Tensor& old = r.inputs.at(name);
+          if (name == "h0") {
+            t = old;
+            continue;
+          }
+          const I width = old.size() / p.tokens();
+          if (name != "g" && name != "beta") t = other.at(name);
+          for (std::size_t i = 0; i < to.size(); ++i)
+            for (I e = 0; e < width; ++e) t.set_bits(to[i] * width + e, old.bits(static_cast<I>(i) * width + e));
+        }
+        r.inputs = std::move(grown);
+      }, true);
+      // Padding on the left. No relation: a kernel that keeps the state in 16 bits rounds h0 before its first decay.
+      relate::add_run(c, "identity tokens in front", [&](Run& r) {
+        constexpr I more = 7;
+        r.problem.lengths[0] += more;
+        const TensorSet other = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
+        TensorSet grown = fill::allocate(r.problem);
+        for (auto& [name, t] : grown) {
+          if (name == "cu_seqlens") continue;
+          const Tensor& old = r.inputs.at(name);
+          const I shift = name == "h0" ? 0 : more * (old.size() / p.tokens());
+          if (name != "g" && name != "beta" && name != "h0") t = other.at(name);
+          for (I i = 0; i < old.size(); ++i) t.set_bits(shift + i, old.bits(i));
+        }
+        r.inputs = std::move(grown);
+      }, true);
+      const I width = p.value_heads * p.value_dim;
+      Relation& r = relate::add(c, 23, RelationClass::recurrent, longer, "tokens with beta = 0 and g = 0 inside leave all other outputs and ht",
+                                [to, longer, width](const std::vector<TensorSet>& results) {
+                                  TensorSet e = results[0];
+                                  Tensor o = results.at(longer).at("o");
+                                  for (std::size_t i = 0; i < to.size(); ++i)
+                                    for (I j = 0; j < width; ++j) o.set_bits(to[i] * width + j, e.at("o").bits(static_cast<I>(i) * width + j));
+                                  e["o"] = std::move(o);
+                                  return e;
+                                });
+      for (I row = 0; row <= to.back(); ++row)
+        if (!std::binary_search(to.begin(), to.end(), row))
+          for (I j = 0; j < width; ++j) r.skip["o"].push_back(row * width + j);
+    }
+    relate::add_negated_values(c);
   }
 };
 

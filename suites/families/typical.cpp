@@ -27,7 +27,7 @@ struct Typical final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t35_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t70_h2_hv4_k64_v64/fp32/h0",
-                             "prefill/n1_t70_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t21_h2_hv4_k128_v128/fp32/h0"});
+                             "prefill/n1_t70_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t21_h2_hv4_k128_v128/fp32/h0", "prefill/n1_t1_h16_hv32_k128_v128/bf16/h0"});
     std::vector<Problem> p = fill::problems(
         {"prefill/n1_t130_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t130_h2_hv4_k128_v128/fp32/h0",
          "prefill/n1_t257_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t257_h2_hv4_k64_v64/fp32/h0",

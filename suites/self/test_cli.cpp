@@ -530,7 +530,7 @@ TEST_CASE("blind: answer runs a kernel on a folder of inputs, and what it leaves
   const std::string inputs = dir / "in", results = dir / "out";
   // One run, several runs, several calls, a pool, tokens to be refused, what only some kernels do.
   std::string cases;
-  for (const char* family : {"typical", "gate_positive", "relation_cuts", "state_handoff", "decode_pool", "verify_snapshots"}) {
+  for (const char* family : {"typical", "gate_positive", "state_handoff", "decode_pool", "verify_snapshots"}) {
     const std::vector<CaseId> all = cases_of(Level::smoke, 1, {family});
     for (std::size_t i = 0; i < std::min<std::size_t>(2, all.size()); ++i) cases += " --case '" + case_id(all[i]) + "'";
   }

@@ -10,7 +10,7 @@ using namespace gdn;
 
 namespace {
 
-const char* const kExactFamilies[] = {"exact_dictionary", "exact_hadamard", "exact_resets"};
+const char* const kExactFamilies[] = {"exact_dictionary", "exact_resets"};
 
 // A tiny head: T tokens with one-hot keys in turn, v = 1, q asks for the first key.
 HeadInputs tiny(std::int64_t T, std::int64_t K) {

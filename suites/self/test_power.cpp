@@ -100,6 +100,25 @@ TEST_CASE("a full run names families, its cover kills the same, and its JSON can
   CHECK(j["score"] == 1.0);
 }
 
+TEST_CASE("a family is missed where it alone catches a fault in the kernel of its operation, for who claims its profile") {
+  PowerOptions o = smoke({"infinite_gate_taken_as_zero", "beta_clamped_to_one", "delta_term_missing", "mild_chunk_factored"}, {"gate_edges", "decode_gate_edges", "decode_pool", "decode_reflections", "relation_causality", "typical"});
+  o.losses = true;
+  o.measure_survivors = false;
+  const PowerResult r = measure_power(o);
+  INFO(family_table(r));
+  std::map<std::string, std::vector<std::string>> alone;
+  for (const FamilyPower& f : families_alone(r)) alone[f.family] = f.alone;
+  CHECK(alone["gate_edges"] == std::vector<std::string>{"infinite_gate_taken_as_zero"});        // in prefill; in decode another family does
+  CHECK(alone["decode_gate_edges"] == std::vector<std::string>{"infinite_gate_taken_as_zero"});
+  CHECK(alone["decode_reflections"] == std::vector<std::string>{"beta_clamped_to_one"});
+  CHECK(alone["relation_causality"] == std::vector<std::string>{"mild_chunk_factored"});
+  CHECK(alone["typical"].empty());                 // what it sees, others of core see too
+  CHECK(families_without_loss(r) == std::vector<std::string>{"typical"});
+  PowerResult again;
+  add_power_json(again, power_json(r));
+  CHECK(family_table(again) == family_table(r));
+}
+
 TEST_CASE("a fault that the cases cannot show survives and is not called equivalent") {
   PowerOptions o;
   o.case_ids = {"typical:prefill/n1_t20_h1_hv1_k16_v16/fp32/h0:1"};
@@ -266,7 +285,7 @@ TEST_CASE("faults are named by what they do to memory, to the last bit, and to r
       {"inverse_steps:prefill/n1_t10_h2_hv2_k8_v8/bf16/h0:1", "query_normalised_again", Form::recurrent, FaultScalar::bf16, Evidence::values},
       {"raw_gates:prefill/n1_t36_h2_hv4_k32_v32/bf16/h0,raw:1", "output_through_fp16", Form::recurrent, FaultScalar::bf16, Evidence::values},
       // Signs are chance.
-      {"relation_scaling:prefill/n1_t70_h1_hv2_k64_v32/bf16/h0:1", "inverse_by_doubling", Form::chunkwise, FaultScalar::fp32, Evidence::sizes},
+      {"relation_algebra:prefill/n1_t70_h1_hv2_k64_v32/bf16/h0:1", "inverse_by_doubling", Form::chunkwise, FaultScalar::fp32, Evidence::sizes},
       // Single precision ends before double does.
       {"values:prefill/n1_t35_h1_hv4_k32_v32/fp32/h0,state=bf16:1", "linear_gate_taken_as_log", Form::recurrent, FaultScalar::fp32, Evidence::missing_numbers},
       // A first call finds snapshots that nobody wrote; a pool keeps what is not written.
@@ -274,7 +293,7 @@ TEST_CASE("faults are named by what they do to memory, to the last bit, and to r
       {"verify_reflections:verify/n2_t9_h1_hv2_k8_v8/bf16/h0,slots=3,draft=4:1", "final_state_kept_from_first_call", Form::recurrent, FaultScalar::fp32, Evidence::values},
       // Rounding of outputs that every correct kernel shows is no evidence: here only two runs disagree.
       {"inverse_steps:prefill/n1_t10_h2_hv2_k8_v8/bf16/h0:1", "repeat_differs", Form::recurrent, FaultScalar::bf16, Evidence::relations},
-      {"relation_packing:prefill/n4_t33+0+1+40_h1_hv2_k64_v32/bf16/h0:1", "summation_order_by_batch", Form::recurrent, FaultScalar::fp32, Evidence::relations},
+      {"packed_sequences:prefill/n4_t33+0+1+40_h1_hv2_k64_v32/bf16/h0:1", "summation_order_by_batch", Form::recurrent, FaultScalar::fp32, Evidence::relations},
   };
   for (const auto& x : seen) {
     const Failing f(x.case_id, x.fault, x.form, x.scalar);

@@ -99,7 +99,7 @@ TEST_CASE("reflections: the same keys backwards restore h0 and every step keeps 
 }
 
 TEST_CASE("cuts, identity tokens and the ungated rule do not change the exact result (rows 21, 23, 27)") {
-  for (const char* id : {"relation_cuts:prefill/n1_t21_h1_hv2_k64_v16/fp32/h0:1", "ungated:prefill/n1_t66_h1_hv2_k32_v32/fp32/h0,rule=delta:1"}) {
+  for (const char* id : {"state_handoff:prefill/n1_t21_h1_hv2_k64_v16/fp32/h0:1", "rules:prefill/n1_t66_h1_hv2_k32_v32/fp32/h0,rule=delta:1"}) {
     const Case c = make_case(parse_case_id(id));
     const Golden g = make_golden(c);
     for (std::size_t r = 1; r < c.runs.size(); ++r) {

@@ -15,7 +15,7 @@ struct PowerCommand final : Command {
   std::string level = "ci", json, page, smoke, shard;
   std::vector<std::string> families, faults, cases, from;
   std::uint64_t seed = 1;
-  bool full = false, identify = false, quick = false;
+  bool full = false, losses = false, identify = false, quick = false;
 
   std::string name() const override { return "power"; }
   std::string summary() const override { return "how many of the known faults the suite catches, and by what"; }
@@ -27,6 +27,7 @@ struct PowerCommand final : Command {
     o.option("--seed", seed, "N", "seed of the cases");
     o.option("--case", cases, "ID", "these cases only", false);
     o.flag("--full", full, "every case and every check, not only up to a fault's first catch; says what each family catches alone and which cases are enough");
+    o.flag("--losses", losses, "every fault until two families have caught it in the same operation: the families whose loss loses no fault (exit status 1)");
     o.flag("--identify", identify, "is the fault named right on the cases that it fails? All of them with --full, else the first of each form and scalar");
     o.flag("--no-survivors", quick, "do not measure the signal-to-noise ratio of survivors");
     o.option("--json", json, "FILE", "the matrix as JSON");
@@ -37,7 +38,8 @@ struct PowerCommand final : Command {
     o.footer("Exit status 1 when a fault survives that is not equivalent, or a correct twin fails a case.");
   }
   int run() override {
-    if (!from.empty()) full = true;
+    if (!from.empty() && !losses) full = true;
+    if (losses && full) throw Usage("--losses is a part of --full: one of them");
     if (!smoke.empty() && (!full || !faults.empty() || !families.empty() || !cases.empty()))
       throw Usage("--smoke needs --full, and all faults, families and cases");
     PowerOptions options;
@@ -47,8 +49,9 @@ struct PowerCommand final : Command {
     options.faults = faults;
     options.case_ids = cases;
     options.full = full;
+    options.losses = losses;
     options.identify = identify;
-    options.measure_survivors = !quick;
+    options.measure_survivors = !quick && !losses;
     options.harness = faults.empty();
     PowerResult result;
     if (!shard.empty()) std::tie(options.shard, options.shards) = parse_shard(shard);
@@ -64,10 +67,11 @@ struct PowerCommand final : Command {
       result = measure_power(options, [&](std::size_t done, std::size_t total) { bar.at(done, total, ""); });
     }
     full = result.full;
+    losses = result.losses;
     identify = result.identified;
     print(power_table(result));
+    if (full || losses) print("\n" + family_table(result));
     if (full) {
-      print("\n" + family_table(result));
       const std::vector<std::size_t> cover = greedy_cover(result);
       double size = 0;
       for (const std::size_t c : cover) size += result.cases[c].token_heads;
@@ -88,6 +92,7 @@ struct PowerCommand final : Command {
     write(json, power_json(result));
     write(page, power_page(result));
     if (full) write(smoke, smoke_text(result));
+    if (losses) return families_without_loss(result).empty() && result.alarms.empty() ? 0 : 1;
     return result.killed() == result.counted() && result.alarms.empty() ? 0 : 1;
   }
 };
