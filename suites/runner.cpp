@@ -470,12 +470,11 @@ GateResult run_gate(const GateOptions& o, KernelSession& kernel,
   const KernelInfo declared = kernel.info();       // an adapter says more after its first call, which session that is depends on the jobs
   const std::size_t jobs = std::max<std::size_t>(1, std::min(o.jobs, ids.size()));
   if (jobs > 1 && !o.open) throw std::invalid_argument("several jobs need a way to open more sessions");
-  std::vector<std::unique_ptr<KernelSession>> others;
+  std::vector<std::unique_ptr<KernelSession>> others(jobs - 1);
+  // Side by side: an adapter that imports a framework takes many seconds to start.
+  parallel_for(static_cast<std::int64_t>(others.size()), static_cast<int>(others.size()), [&](std::int64_t i, int) { others[static_cast<std::size_t>(i)] = o.open(); }, [] {});
   std::vector<KernelSession*> sessions{&kernel};
-  for (std::size_t i = 1; i < jobs; ++i) {
-    others.push_back(o.open());
-    sessions.push_back(others.back().get());
-  }
+  for (const auto& other : others) sessions.push_back(other.get());
   JudgeOptions judge{false, o.golden_dir.empty() ? std::filesystem::path() : o.golden_dir / kSigmaFolder};
 
   // Which faults failures resemble is asked at the end, of the first failing case of a family and of few families, so that it does not depend on the jobs.

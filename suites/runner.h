@@ -24,7 +24,7 @@ struct GateOptions {
   std::vector<Waiver> waivers;                     // failures that are tolerated (suites/waivers.h)
   bool fail_fast = false;
   std::size_t jobs = 1;                            // sessions of the kernel side by side; expected results and checks use all threads anyway; the records are the same
-  std::function<std::unique_ptr<KernelSession>()> open;   // makes the other sessions; needed for jobs > 1
+  std::function<std::unique_ptr<KernelSession>()> open;   // makes the other sessions, from several threads at once; needed for jobs > 1
   std::vector<Record> done;                        // of an earlier part of this run: these cases are not run again
   std::size_t shard = 0, shards = 1;               // only case i with i mod shards = shard, for several machines or jobs
 };

@@ -52,7 +52,7 @@ void KernelOptions::declare(Options& o) {
   o.option("--threads", threads, "N", "threads of the suite and of the kernel; 0: all processors");
 }
 
-std::unique_ptr<KernelSession> KernelOptions::open(std::uint64_t jobs) const {
+std::function<std::unique_ptr<KernelSession>()> KernelOptions::opener(std::uint64_t jobs) const {
   if (!given()) throw Usage("which kernel? Give one of --kernel NAME, --plugin LIB.so, --exec COMMAND");
   if (!exec.empty() && (!kernel.empty() || !plugin.empty())) throw Usage("--exec cannot be combined with --kernel or --plugin");
   if (!(timeout > 0) || !std::isfinite(timeout)) throw Usage("--timeout must be a positive number of seconds");
@@ -61,14 +61,16 @@ std::unique_ptr<KernelSession> KernelOptions::open(std::uint64_t jobs) const {
   s.threads = static_cast<int>(threads);
   if (jobs > 1) s.threads = std::max(1, max_threads() / static_cast<int>(jobs));  // use_threads was called
   s.python_path = adapters_folder();
-  constexpr std::string_view simulated = "simulated/";
-  if (exec.empty() && plugin.empty() && kernel.compare(0, simulated.size(), simulated) == 0) {
-    const Contract carried_out = read_contract(kernel.substr(simulated.size()));
-    return open_simulated(carried_out, contract.empty() ? carried_out : read_contract(contract));
-  }
-  std::unique_ptr<KernelSession> session = !exec.empty() ? open_process(exec, s) : !plugin.empty() ? open_plugin(plugin, kernel, s) : open_builtin(kernel, s);
-  if (contract.empty()) return session;
-  return std::make_unique<Redeclared>(std::move(session), read_contract(contract));
+  return [*this, s]() -> std::unique_ptr<KernelSession> {
+    constexpr std::string_view simulated = "simulated/";
+    if (exec.empty() && plugin.empty() && kernel.compare(0, simulated.size(), simulated) == 0) {
+      const Contract carried_out = read_contract(kernel.substr(simulated.size()));
+      return open_simulated(carried_out, contract.empty() ? carried_out : read_contract(contract));
+    }
+    std::unique_ptr<KernelSession> session = !exec.empty() ? open_process(exec, s) : !plugin.empty() ? open_plugin(plugin, kernel, s) : open_builtin(kernel, s);
+    if (contract.empty()) return session;
+    return std::make_unique<Redeclared>(std::move(session), read_contract(contract));
+  };
 }
 
 std::vector<std::string> KernelOptions::files() const {

@@ -135,7 +135,7 @@ struct VerifyCommand final : Command {
       throw Usage(fmt::format("--shard: there is no case for {}, of {} in all", shard, gate_cases(gate, session->info()).size()));
     }
     gate.jobs = jobs;
-    gate.open = [&] { return kernel.open(jobs); };
+    gate.open = kernel.opener(jobs);
     if (list) {
       double sum = 0;
       const std::vector<CaseId> ids = gate_cases(gate, session->info());
