@@ -39,26 +39,29 @@ constexpr double kWhole = 600;                     // token-heads of a case that
 constexpr std::size_t kPool = 200000;              // elements of the outputs of a case with a pool that is compared: more take minutes
 constexpr I kChannels = 16;                        // as far as kWhole reaches, in this many value channels, which do not see each other
 
-// ---- a case as one long vector: the outputs of all runs that have a truth --------------------------------------------
+// ---- a case as one long vector: the outputs of all runs ---------------------------------------------------------------
 struct Block {
   std::size_t run, at, size, width;                // width: V
   std::string tensor;
-  const TruthTensor* truth;
+  const TruthTensor* truth;                        // nullptr: the run has none, and only where it gives no numbers is compared
 };
 struct Layout {
   std::vector<Block> blocks;
-  std::size_t size = 0;
+  std::size_t size = 0, compared = 0;              // elements; of runs with a truth
+  std::vector<std::uint8_t> numbers;               // of runs without: where a kernel without a fault gives a number; empty where all have one
   explicit Layout(const Golden& g) {
     const Case& c = g.the_case;
-    for (std::size_t i = 0; i < c.runs.size() && i < g.truths.size(); ++i) {
-      if (!c.runs[i].truth) continue;
+    for (std::size_t i = 0; i < c.runs.size() && i < g.truths.size(); ++i)
       for (const char* tensor : output_names(c.runs[i].problem)) {
         const auto truth = g.truths[i].find(std::string_view(tensor));
-        if (truth == g.truths[i].end()) continue;
-        blocks.push_back({i, size, truth->second.hi.size(), static_cast<std::size_t>(c.runs[i].problem.value_dim), tensor, &truth->second});
-        size += blocks.back().size;
+        const bool judged = c.runs[i].truth && truth != g.truths[i].end();
+        if (c.runs[i].truth && !judged) continue;
+        std::size_t elements = 1;
+        for (const std::int64_t n : output_shape(c.runs[i].problem, tensor)) elements *= static_cast<std::size_t>(n);
+        blocks.push_back({i, size, elements, static_cast<std::size_t>(c.runs[i].problem.value_dim), tensor, judged ? &truth->second : nullptr});
+        size += elements;
+        if (judged) compared += elements;
       }
-    }
   }
   std::size_t find(std::size_t run, std::string_view tensor) const {   // number of the block; blocks.size(): there is none
     std::size_t i = 0;
@@ -128,7 +131,7 @@ struct Yardstick {
       const Block& b = layout.blocks[i];
       const Contract contract = for_problem(kernel.contract, c.runs[b.run].problem);
       if (b.tensor == "o" && contract.at(Point::out).rounding != Rounding::stochastic) stores_[i] = contract.at(Point::out);
-      for (std::size_t e = 0; e < b.size; ++e) exact[b.at + e] = stored(i, b.truth->hi[e]);
+      for (std::size_t e = 0; b.truth && e < b.size; ++e) exact[b.at + e] = stored(i, b.truth->hi[e]);
     }
     std::vector<double> squares(layout.size, 0.0);  // mean square of the errors of kSigmaRuns executions; of them and of the nulls
     struct Job { std::size_t run; Strand strand; I hv; };
@@ -171,6 +174,7 @@ struct Yardstick {
     });
     std::size_t unrounded = 0, infinite = 0, counted = 0;
     for (const Block& b : layout.blocks) {
+      if (!b.truth) continue;
       const Run& run = c.runs[b.run];
       const Standings standing = standings(run, kernel);
       const Format format = format_of(dtype_of(run.problem, b.tensor));
@@ -400,6 +404,11 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
       return r;
     }
     const double largest = info(format_of(dtype_of(p, b.tensor))).max_finite;
+    if (!b.truth) {
+      for (std::size_t e = 0; e < b.size; ++e)
+        if (layout.numbers[b.at + e] && !std::isfinite(got->second.at(static_cast<I>(e)))) r.missing.push_back(b.at + e);
+      continue;
+    }
     for (std::size_t e = 0; e < b.size; ++e) {
       const double w = y.weight[b.at + e], hi = b.truth->hi[e];
       if (w == 0) continue;
@@ -421,7 +430,7 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
 // the one of the right size comes first.
 double explained(const Resemblance& r) { return r.z > 0 ? r.z * r.z * (1 - 0.5 * std::min(1.0, (r.amplitude - 1) * (r.amplitude - 1))) : 0; }
 
-void compare(Result& result, const Suspect& suspect, std::size_t index, const Signature& s, const std::shared_ptr<const Pattern>& pattern) {
+void compare(const Layout& layout, Result& result, const Suspect& suspect, std::size_t index, const Signature& s, const std::shared_ptr<const Pattern>& pattern) {
   Resemblance r;
   r.name = suspect.name;
   r.mechanism = suspect.mechanism;
@@ -430,7 +439,7 @@ void compare(Result& result, const Suspect& suspect, std::size_t index, const Si
   double energy = result.energy, of_pattern = pattern ? pattern->energy : 0;
   std::size_t both = 0, missing = 0;
   for (const std::size_t e : s.missing) {
-    if (y.weight[e] == 0) continue;
+    if (y.weight[e] == 0 && (layout.numbers.empty() || !layout.numbers[e])) continue;
     ++missing;
     energy -= result.z[e] * result.z[e];
     both += std::binary_search(result.missing.begin(), result.missing.end(), e);
@@ -633,6 +642,7 @@ Location worst_of(const CheckInput& in, const Layout& layout) {
   double most = -1;
   Location where;
   for (const Block& b : layout.blocks) {
+    if (!b.truth) continue;
     const Run& run = in.golden.the_case.runs[b.run];
     const Standings standing = standings(run, in.kernel);
     const auto got = in.executions[b.run].outputs.find(b.tensor);
@@ -750,11 +760,9 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     for (Identification& id : all) id.why_not = std::string("the faults know no rule '") + name(run.problem.rule) + "'";
     return all;
   }
-  const Layout layout(g);
+  Layout layout(g);
   const bool pool = std::any_of(c.runs.begin(), c.runs.end(), [](const Run& r) { return r.problem.pool(); });
-  std::size_t elements = 0;
-  for (const Block& b : layout.blocks) elements += b.size;
-  if (pool && elements > kPool) {
+  if (pool && layout.compared > kPool) {
     for (Identification& id : all) id.why_not = "the pool is too large to compare; gdn-cts minimize finds a smaller case";
     return all;
   }
@@ -762,7 +770,7 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     for (Identification& id : all) id.why_not = "a case with gates per key channel is too large to compare; gdn-cts minimize finds a smaller one";
     return all;
   }
-  if (token_heads > kWhole && !pool && !layout.blocks.empty()) {
+  if (token_heads > kWhole && !pool && layout.compared > 0) {
     static const std::vector<Relation> none;
     for (std::size_t i = 0; i < results.size(); ++i) {
       const CheckInput& in = *results[i];
@@ -782,6 +790,11 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
       all[i].remark += (all[i].remark.empty() ? "" : "; ") + part.remark;
     }
     return all;
+  }
+  if (layout.compared < layout.size) {
+    const std::vector<double> sound = flat(layout, run_fault(*find_fault("none"), Form::recurrent, c.runs, FaultScalar::fp32));
+    for (const Block& b : layout.blocks)
+      for (std::size_t e = b.at; e < b.at + b.size; ++e) layout.numbers.push_back(!b.truth && std::isfinite(sound[e]));
   }
   std::map<std::string, std::unique_ptr<Yardstick>> yardsticks;   // by contract and what else decides which elements count
   std::vector<Result> work;
@@ -821,7 +834,7 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
           if (!concerns(suspect, r)) continue;
           std::shared_ptr<const Pattern>& pattern = patterns[r.yardstick];
           if (!pattern && !s.value.empty()) pattern = std::make_shared<const Pattern>(layout, s.value, without, *r.yardstick);
-          compare(r, suspect, static_cast<std::size_t>(at), s, pattern);
+          compare(layout, r, suspect, static_cast<std::size_t>(at), s, pattern);
         }
       });
     }

@@ -39,8 +39,8 @@ Identification identify_stage(const CheckInput& in) {
   }
   const std::vector<Execution> exact = run_fault(*find_fault("none"), form, runs);
   const auto difference = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : a - b; };
-  // Outputs of layers are compared as they are stored, as those of the rule are: a slip below a unit in the last place turns roundings over.
-  const auto stored = [&](double x, DType type) { return p.layer() && std::isfinite(x) ? round_to(x, Store{format_of(type), 1, Rounding::nearest_even, Subnormals::keep}) : x; };
+  // Outputs are compared as they are stored, as those of the rule are: a slip below a unit in the last place turns roundings over.
+  const auto stored = [](double x, DType type) { return std::isfinite(x) ? round_to(x, Store{format_of(type), 1, Rounding::nearest_even, Subnormals::keep}) : x; };
   struct Element { std::size_t run; std::string tensor; std::int64_t index; DType type; double error, weight; };
   std::vector<Element> elements;
   double energy = 0, fourth = 0, missing = 0;

@@ -291,6 +291,8 @@ TEST_CASE("faults are named by what they do to memory, to the last bit, and to r
       // A first call finds snapshots that nobody wrote; a pool keeps what is not written.
       {"verify_gate_edges:verify/n2_t9_h1_hv2_k8_v8/bf16/h0,slots=3,draft=4:1", "accepted_count_ignored", Form::recurrent, FaultScalar::fp32, Evidence::missing_numbers},
       {"verify_reflections:verify/n2_t9_h1_hv2_k8_v8/bf16/h0,slots=3,draft=4:1", "final_state_kept_from_first_call", Form::recurrent, FaultScalar::fp32, Evidence::values},
+      // A run that has no truth shows where there are no numbers.
+      {"relation_repeat:prefill/n1_t70_h1_hv2_k64_v32/bf16/h0:1", "offsets_cached_in_plan", Form::chunkwise, FaultScalar::fp32, Evidence::missing_numbers},
       // Rounding of outputs that every correct kernel shows is no evidence: here only two runs disagree.
       {"inverse_steps:prefill/n1_t10_h2_hv2_k8_v8/bf16/h0:1", "repeat_differs", Form::recurrent, FaultScalar::bf16, Evidence::relations},
       {"packed_sequences:prefill/n4_t33+0+1+40_h1_hv2_k64_v32/bf16/h0:1", "summation_order_by_batch", Form::recurrent, FaultScalar::fp32, Evidence::relations},
