@@ -27,6 +27,14 @@ namespace gdn {
 namespace {
 using I = std::int64_t;
 
+// Errors and what suspects do are compared with their sizes compressed: up to kLinear sigma as they are, above by their logarithm. Else a few elements
+// next to nothing, whose sigma is as small, would decide alone, and whatever changes them would explain everything.
+constexpr double kLinear = 10;
+double compressed(double z) {
+  const double size = std::fabs(z);
+  return size <= kLinear ? z : std::copysign(kLinear * (1 + std::log(size / kLinear)), z);
+}
+
 // Deviations above which z of a correct execution lies with probability 2e-6 (Student's t for kNulls runs): once in a
 // thousand results, over the suspects together.
 constexpr double kQuantile = 6;
@@ -216,7 +224,7 @@ struct Yardstick {
       double sum = 0;
       for (std::size_t e = 0; e < n.size(); ++e) {
         const double z = static_cast<double>(n[e]) * weight[e];
-        n[e] = weight[e] > 0 && std::isfinite(z) ? static_cast<float>(z) : 0.0f;
+        n[e] = weight[e] > 0 && std::isfinite(z) ? static_cast<float>(compressed(z)) : 0.0f;
         sum += static_cast<double>(n[e]) * static_cast<double>(n[e]);
       }
       energy.push_back(sum);
@@ -339,7 +347,7 @@ double dot(const std::vector<A>& a, const std::vector<B>& b) {
   return ((part[0] + part[4]) + (part[1] + part[5])) + ((part[2] + part[6]) + (part[3] + part[7]));
 }
 
-// Delta in sigma, shared by the results that it is compared with.
+// Delta in sigma, compressed, shared by the results that it is compared with.
 struct Pattern {
   std::vector<double> d;
   double energy = 0;
@@ -349,7 +357,7 @@ struct Pattern {
       for (std::size_t e = layout.blocks[i].at; e < layout.blocks[i].at + layout.blocks[i].size; ++e) {
         if (with[e] == without[e]) continue;
         const double x = (y.stored(i, with[e]) - y.stored(i, without[e])) * y.weight[e];
-        d[e] = std::isfinite(x) ? x : 0;
+        d[e] = std::isfinite(x) ? compressed(x) : 0;
       }
     energy = dot(d, d);
   }
@@ -382,7 +390,7 @@ struct Result {
   const CheckInput* in;
   const Yardstick* yardstick;
   Form form;
-  std::vector<double> z;                           // errors in sigma; 0 where they are no numbers or not compared
+  std::vector<double> z;                           // errors in sigma, compressed; 0 where they are no numbers or not compared
   std::vector<std::size_t> missing;                // where they are no numbers
   std::set<std::string> violations;
   double energy = 0, fourth = 0;
@@ -417,7 +425,7 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
         if (std::fabs(hi) < largest / 2) r.missing.push_back(b.at + e);
         continue;
       }
-      const double z = ((value - y.exact[b.at + e]) - (y.exact[b.at + e] == hi ? b.truth->lo[e] : 0)) * w;
+      const double z = compressed(((value - y.exact[b.at + e]) - (y.exact[b.at + e] == hi ? b.truth->lo[e] : 0)) * w);
       r.z[b.at + e] = z;
       r.energy += z * z;
       r.fourth += z * z * z * z;
@@ -811,13 +819,13 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   }
   const std::vector<Suspect> suspects = suspects_of(c, conventions, alignments);
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
-    // Where a suspect does not exist in the form of a result, what it does in the other form is compared.
+    // What only the recurrence can do wrong is compared with chunkwise results too; what needs chunks says nothing of a kernel that declares none.
     if ((pool || channels) && form != Form::recurrent) continue;   // states in a pool and gates per key channel are there in the recurrent form alone
     // What is no number in a result is one in double more often: such results are compared with single precision.
     for (const FaultScalar scalar : {FaultScalar::fp64, FaultScalar::fp32}) {
       const bool single = scalar == FaultScalar::fp32;
       const auto concerns = [&](const Suspect& s, const Result& r) {
-        return s.is_for(r.in->kernel) && r.id.why_not.empty() && r.missing.empty() != single && s.has(form) && (pool || r.form == form || !s.has(r.form));
+        return s.is_for(r.in->kernel) && r.id.why_not.empty() && r.missing.empty() != single && s.has(form) && (pool || r.form == form || (r.form == Form::chunkwise && !s.has(r.form)));
       };
       if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return r.missing.empty() != single; })) continue;
       const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs, scalar));
