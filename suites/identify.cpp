@@ -56,7 +56,9 @@ struct Block {
 struct Layout {
   std::vector<Block> blocks;
   std::size_t size = 0, compared = 0;              // elements; of runs with a truth
-  std::vector<std::uint8_t> numbers;               // of runs without: where a kernel without a fault gives a number; empty where all have one
+  enum : std::uint8_t { no, weighed, always };
+  std::vector<std::uint8_t> numbers;               // where a result that is no number is evidence: where its exact value is far from overflow, if it has a weight;
+                                                   // in runs without truth where a kernel without a fault gives a number
   explicit Layout(const Golden& g) {
     const Case& c = g.the_case;
     for (std::size_t i = 0; i < c.runs.size() && i < g.truths.size(); ++i)
@@ -411,10 +413,9 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
       r.id.why_not = b.tensor + " is missing or of another shape";
       return r;
     }
-    const double largest = info(format_of(dtype_of(p, b.tensor))).max_finite;
     if (!b.truth) {
       for (std::size_t e = 0; e < b.size; ++e)
-        if (layout.numbers[b.at + e] && !std::isfinite(got->second.at(static_cast<I>(e)))) r.missing.push_back(b.at + e);
+        if (layout.numbers[b.at + e] != Layout::no && !std::isfinite(got->second.at(static_cast<I>(e)))) r.missing.push_back(b.at + e);
       continue;
     }
     for (std::size_t e = 0; e < b.size; ++e) {
@@ -422,7 +423,7 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
       if (w == 0) continue;
       const double value = got->second.at(static_cast<I>(e));
       if (!std::isfinite(value)) {
-        if (std::fabs(hi) < largest / 2) r.missing.push_back(b.at + e);
+        if (layout.numbers[b.at + e] != Layout::no) r.missing.push_back(b.at + e);
         continue;
       }
       const double z = compressed(((value - y.exact[b.at + e]) - (y.exact[b.at + e] == hi ? b.truth->lo[e] : 0)) * w);
@@ -447,7 +448,7 @@ void compare(const Layout& layout, Result& result, const Suspect& suspect, std::
   double energy = result.energy, of_pattern = pattern ? pattern->energy : 0;
   std::size_t both = 0, missing = 0;
   for (const std::size_t e : s.missing) {
-    if (y.weight[e] == 0 && (layout.numbers.empty() || !layout.numbers[e])) continue;
+    if (layout.numbers[e] == Layout::no || (layout.numbers[e] == Layout::weighed && y.weight[e] == 0)) continue;
     ++missing;
     energy -= result.z[e] * result.z[e];
     both += std::binary_search(result.missing.begin(), result.missing.end(), e);
@@ -799,10 +800,12 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     }
     return all;
   }
-  if (layout.compared < layout.size) {
-    const std::vector<double> sound = flat(layout, run_fault(*find_fault("none"), Form::recurrent, c.runs, FaultScalar::fp32));
-    for (const Block& b : layout.blocks)
-      for (std::size_t e = b.at; e < b.at + b.size; ++e) layout.numbers.push_back(!b.truth && std::isfinite(sound[e]));
+  std::vector<double> sound;
+  if (layout.compared < layout.size) sound = flat(layout, run_fault(*find_fault("none"), Form::recurrent, c.runs, FaultScalar::fp32));
+  for (const Block& b : layout.blocks) {
+    const double largest = info(format_of(dtype_of(c.runs[b.run].problem, b.tensor))).max_finite;
+    for (std::size_t e = 0; e < b.size; ++e)
+      layout.numbers.push_back(b.truth ? (std::fabs(b.truth->hi[e]) < largest / 2 ? Layout::weighed : Layout::no) : std::isfinite(sound[b.at + e]) ? Layout::always : Layout::no);
   }
   std::map<std::string, std::unique_ptr<Yardstick>> yardsticks;   // by contract and what else decides which elements count
   std::vector<Result> work;
