@@ -406,7 +406,6 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
   Result r{&in, &y, in.kernel.contract.form, std::vector<double>(layout.size, 0.0), {}, without_numbers(in.executions), 0, 0, {}, {}};
   r.id.remark = y.remark;
   for (const Block& b : layout.blocks) {
-    const Problem& p = in.golden.the_case.runs[b.run].problem;
     const auto got = in.executions[b.run].outputs.find(b.tensor);
     // An output that is missing or of another shape has no errors to compare; soundness says what is wrong.
     if (got == in.executions[b.run].outputs.end() || got->second.size() != static_cast<I>(b.size)) {
