@@ -50,14 +50,14 @@ Relation& add(Case& c, int row, RelationClass cls, std::size_t rhs, const std::s
   return c.relations.back();
 }
 
-std::function<TensorSet(const std::vector<TensorSet>&)> base_times(std::size_t rhs, double fo, double fh) {
+std::function<TensorSet(const std::vector<TensorSet>&)> base_times(std::size_t rhs, double fo, double fh, bool rescaled) {
   return [=](const std::vector<TensorSet>& results) {
     TensorSet e;
     for (const auto& [name, t] : results[0]) {
       const double f = name == "o" ? fo : fh;
       Tensor want = scaled(t, f);
       const double least = t.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
-      if (const auto got = results[rhs].find(name); got != results[rhs].end() && got->second.shape == want.shape && std::fabs(f) != 1 && f != 0)
+      if (const auto got = results[rhs].find(name); got != results[rhs].end() && got->second.shape == want.shape && (rescaled || std::fabs(f) != 1) && f != 0)
         for (std::int64_t i = 0; i < t.size(); ++i)
           if (std::fabs(t.at(i)) < least || std::fabs(got->second.at(i)) < least) want.set_bits(i, got->second.bits(i));
       e.emplace(name, std::move(want));

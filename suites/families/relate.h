@@ -22,8 +22,8 @@ std::size_t add_run(Case& c, const std::string& name, const std::function<void(R
 Relation& add(Case& c, int row, RelationClass cls, std::size_t rhs, const std::string& statement,
               std::function<TensorSet(const std::vector<TensorSet>&)> expected);
 // Run rhs must return o and ht of run 0, o times fo and ht times fh, powers of two or 0. Where a value lies below the
-// normal range of its dtype in either run, scaling is not exact and nothing is compared.
-std::function<TensorSet(const std::vector<TensorSet>&)> base_times(std::size_t rhs, double fo, double fh);
+// normal range of its dtype in either run, scaling is not exact and nothing is compared; rescaled: what is formed on the way was scaled, though o and ht are not.
+std::function<TensorSet(const std::vector<TensorSet>&)> base_times(std::size_t rhs, double fo, double fh, bool rescaled = false);
 
 // Row 12 on run 0: v and h0 negated give o and ht negated. For families of random values, so that something still decides
 // where the bound of a coarse contract exceeds the signal. truth: needed where a result may overflow its format, which only

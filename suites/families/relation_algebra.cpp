@@ -62,7 +62,7 @@ struct RelationAlgebra final : Family {
     relate::add(c, 9, RelationClass::bit, queries, "q times " + by + " gives o times " + by + " and the same ht", relate::base_times(queries, f, 1));
     if (c.runs[0].inputs.count("beta") && relate::scales_exactly(c.runs[0].inputs.at("beta"), 0.25)) {
       const std::size_t keys = relate::add_run(c, "keys times 2", [&](Run& r) { times(r, "k", 2); times(r, "beta", 0.25); times(r, "v", 2); });
-      relate::add(c, 10, RelationClass::bit, keys, "k times 2, beta times 1/4, v times 2 change nothing", relate::base_times(keys, 1, 1));
+      relate::add(c, 10, RelationClass::bit, keys, "k times 2, beta times 1/4, v times 2 change nothing", relate::base_times(keys, 1, 1, true));
     }
   }
   static void signs(Case& c, std::uint64_t seed) {
