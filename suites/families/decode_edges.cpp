@@ -24,7 +24,7 @@ struct PoolEdges final : Family {
   }
   std::vector<std::string> kinds() const override {
     if (reflections_) return {"beta-clamped", "correction-wrong-weight"};
-    return {"gate-infinite", "gate-reset-lost", "gate-clamped", "gate-tiny-lost", "subnormals-flushed", "saturation-wrong"};
+    return {"gate-infinite", "gate-reset-lost", "gate-clamped", "gate-tiny-lost", "saturation-wrong"};
   }
   std::vector<Problem> problems(Level level) const override {
     const bool verify = operation_ == Operation::verify;

@@ -17,7 +17,7 @@ struct RandomTokens final : Family {
            "direction, so that corrections are real, and decays reach from a few tokens to hundreds.";
   }
   std::vector<std::string> kinds() const override {
-    return {"rounding-truncates", "beta-narrowed", "gate-narrowed", "operand-narrowed", "inverse-narrowed", "state-narrowed", "state-rounded-too-often"};
+    return {"rounding-truncates", "beta-narrowed", "gate-narrowed", "operand-narrowed", "inverse-narrowed", "state-narrowed"};
   }
   std::vector<Problem> problems(Level level) const override {
     std::vector<Problem> p = fill::problems({"prefill/n1_t200_h1_hv2_k64_v64/bf16/h0", "prefill/n1_t200_h1_hv2_k64_v64/fp32/h0"});
