@@ -92,7 +92,8 @@ std::set<std::string> without_numbers(const std::vector<Execution>& executions) 
   return all;
 }
 
-// Rows (of V channels) where the runs break a relation that binds the kernel, as relation * 2^32 + row.
+// Rows (of V channels) where the runs break a relation that binds the kernel, as relation * 2^32 + row. The standings that it asks for are the same for all
+// executions: after a first call others may follow from several threads.
 std::set<std::uint64_t> broken_rows(const CheckInput& in, const std::vector<Execution>& executions) {
   std::set<std::uint64_t> rows;
   std::vector<TensorSet> results;
@@ -102,7 +103,7 @@ std::set<std::uint64_t> broken_rows(const CheckInput& in, const std::vector<Exec
     const Relation& r = in.relations[i];
     if (!held_to(r, in)) continue;
     const Problem& p = in.golden.the_case.runs[r.rhs].problem;
-    const Standings standing = standings(in.golden.the_case.runs[r.rhs], in.kernel);
+    const Standings& standing = in.standings.of_run(r.rhs);
     for (const auto& [tensor, want] : r.expected(results)) {
       const auto got = results[r.rhs].find(tensor);
       if (got == results[r.rhs].end() || got->second.shape != want.shape) continue;
@@ -116,6 +117,27 @@ std::set<std::uint64_t> broken_rows(const CheckInput& in, const std::vector<Exec
     }
   }
   return rows;
+}
+
+// The rounding that every kernel of the contract ends o with; none where it is drawn by lot.
+std::optional<Store> last_rounding(const KernelInfo& kernel, const Problem& p) {
+  const Store out = for_problem(kernel.contract, p).at(Point::out);
+  return out.rounding == Rounding::stochastic ? std::nullopt : std::optional(out);
+}
+
+// Suspects in the order of their share, the best first; those within `tie` of it do as well as it.
+void rank(Identification& id, std::vector<Resemblance> found, double tie, Evidence evidence) {
+  std::stable_sort(found.begin(), found.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
+  id.ranked.clear();
+  for (const Resemblance& x : found)
+    if (x.share > 0 && id.ranked.size() < kRanked) id.ranked.push_back(x);
+  for (Resemblance& x : id.ranked) x.correlation = x.share >= id.ranked[0].share - tie ? 1 : 0;
+  if (!id.ranked.empty()) id.evidence = evidence;
+}
+double best_share(const std::vector<Resemblance>& found) {
+  double best = 0;
+  for (const Resemblance& x : found) best = std::max(best, x.share);
+  return best;
 }
 
 double overlap_of(const std::set<std::uint64_t>& a, const std::set<std::uint64_t>& b) {
@@ -134,13 +156,13 @@ struct Yardstick {
   double typical = 0, most = 0;                    // sum of their squares: mean, and quantile
   std::string remark;
 
-  Yardstick(const Layout& layout, const Golden& g, const KernelInfo& kernel)
+  Yardstick(const Layout& layout, const CheckInput& input)
       : weight(layout.size, 0.0), exact(layout.size, 0.0), nulls(kNulls + 1, std::vector<float>(layout.size)), stores_(layout.blocks.size()) {
-    const Case& c = g.the_case;
+    const Case& c = input.golden.the_case;
+    const KernelInfo& kernel = input.kernel;
     for (std::size_t i = 0; i < layout.blocks.size(); ++i) {
       const Block& b = layout.blocks[i];
-      const Contract contract = for_problem(kernel.contract, c.runs[b.run].problem);
-      if (b.tensor == "o" && contract.at(Point::out).rounding != Rounding::stochastic) stores_[i] = contract.at(Point::out);
+      if (b.tensor == "o") stores_[i] = last_rounding(kernel, c.runs[b.run].problem);
       for (std::size_t e = 0; b.truth && e < b.size; ++e) exact[b.at + e] = stored(i, b.truth->hi[e]);
     }
     std::vector<double> squares(layout.size, 0.0);  // mean square of the errors of kSigmaRuns executions; of them and of the nulls
@@ -174,7 +196,7 @@ struct Yardstick {
       };
       // The last rounding is not drawn by lot: it is done by stored().
       Contract open = contract;
-      if (o < none && stores_[o]) open.at(Point::out) = Store{Format::fp64, 1, Rounding::nearest_even, Subnormals::keep};
+      if (o < none && stores_[o]) open.at(Point::out) = Store{Format::fp64};
       const auto drawn = [&](const char* what, int r) { return simulate(open, in, SimulationMode::stochastic, philox(seed, hash_name(what), static_cast<std::uint64_t>(r)), job.strand.cuts); };
       for (int r = 0; r < kSigmaRuns; ++r)
         each(drawn("sigma", r), [&](std::size_t e, double error) { squares[e] += error * error / kSigmaRuns; });
@@ -186,7 +208,7 @@ struct Yardstick {
     for (const Block& b : layout.blocks) {
       if (!b.truth) continue;
       const Run& run = c.runs[b.run];
-      const Standings standing = standings(run, kernel);
+      const Standings& standing = input.standings.of_run(b.run);
       const Format format = format_of(dtype_of(run.problem, b.tensor));
       const auto ulps = [&](std::size_t from, std::size_t to) {          // a unit in the last place of the largest; 0 of zeros
         double size = 0;
@@ -547,8 +569,8 @@ void compare_relations(const std::vector<Result*>& results, const std::vector<Su
           std::vector<Execution> stored = plain;     // as the kernel stores its outputs
           for (std::size_t run = 0; run < stored.size(); ++run)
             if (const auto o = stored[run].outputs.find("o"); o != stored[run].outputs.end()) {
-              const Store store = for_problem(in.kernel.contract, c.runs[run].problem).at(Point::out);
-              for (I e = 0; e < o->second.size() && store.rounding != Rounding::stochastic; ++e) o->second.set(e, round_to(o->second.at(e), store));
+              const std::optional<Store> store = last_rounding(in.kernel, c.runs[run].problem);
+              for (I e = 0; store && e < o->second.size(); ++e) o->second.set(e, round_to(o->second.at(e), *store));
             }
           const Signature changed = signature(layout, c, stored, exact.at(form));
           const bool more = !changed.missing.empty() || !changed.violations.empty() ||
@@ -559,13 +581,8 @@ void compare_relations(const std::vector<Result*>& results, const std::vector<Su
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
       Identification& id = now[i]->r->id;
-      std::stable_sort(found[i].begin(), found[i].end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
-      if (found[i].empty() || (!places && found[i][0].share < kSure)) continue;
-      id.ranked.clear();
-      for (const Resemblance& x : found[i])
-        if (x.share > 0 && id.ranked.size() < kRanked) id.ranked.push_back(x);
-      for (Resemblance& x : id.ranked) x.correlation = x.share == id.ranked[0].share ? 1 : 0;
-      if (!id.ranked.empty()) id.evidence = Evidence::relations;
+      if (!places && best_share(found[i]) < kSure) continue;
+      rank(id, std::move(found[i]), 0, Evidence::relations);
       id.elements = static_cast<double>(now[i]->broken.size());
     }
   }
@@ -626,16 +643,8 @@ void compare_sizes(const std::vector<Result*>& results, const std::vector<Suspec
       x.share = all > 0 ? std::max(0.0, 1 - left / all) : 0;
     }
   });
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    Identification& id = results[i]->id;
-    std::stable_sort(found[i].begin(), found[i].end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
-    if (found[i].empty() || found[i][0].share < kSure) continue;
-    id.ranked.clear();
-    for (const Resemblance& x : found[i])
-      if (x.share > 0 && id.ranked.size() < kRanked) id.ranked.push_back(x);
-    for (Resemblance& x : id.ranked) x.correlation = x.share >= id.ranked[0].share - kTie ? 1 : 0;
-    id.evidence = Evidence::sizes;
-  }
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (best_share(found[i]) >= kSure) rank(results[i]->id, std::move(found[i]), kTie, Evidence::sizes);
 }
 
 // ---- large cases -----------------------------------------------------------------------------------------------------
@@ -652,7 +661,7 @@ Location worst_of(const CheckInput& in, const Layout& layout) {
   for (const Block& b : layout.blocks) {
     if (!b.truth) continue;
     const Run& run = in.golden.the_case.runs[b.run];
-    const Standings standing = standings(run, in.kernel);
+    const Standings& standing = in.standings.of_run(b.run);
     const auto got = in.executions[b.run].outputs.find(b.tensor);
     for (std::size_t e = 0; got != in.executions[b.run].outputs.end() && e < b.size && static_cast<I>(e) < got->second.size(); ++e) {
       if (standing.of(b.tensor)[e] != Standing::judged) continue;
@@ -810,7 +819,7 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   std::vector<Result> work;
   for (const CheckInput* in : results) {
     auto& y = yardsticks[to_string(in->kernel.contract) + "/" + to_string(in->kernel.convention) + (in->kernel.properties.masks_select ? "/select" : "")];
-    if (!y) y = std::make_unique<Yardstick>(layout, g, in->kernel);
+    if (!y) y = std::make_unique<Yardstick>(layout, *in);
     work.push_back(result_of(layout, *in, *y));
   }
   std::vector<Convention> conventions;

@@ -40,13 +40,13 @@ Identification identify_stage(const CheckInput& in) {
   const std::vector<Execution> exact = run_fault(*find_fault("none"), form, runs);
   const auto difference = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : a - b; };
   // Outputs are compared as they are stored, as those of the rule are: a slip below a unit in the last place turns roundings over.
-  const auto stored = [](double x, DType type) { return std::isfinite(x) ? round_to(x, Store{format_of(type), 1, Rounding::nearest_even, Subnormals::keep}) : x; };
+  const auto stored = [](double x, DType type) { return std::isfinite(x) ? round_to(x, Store{format_of(type)}) : x; };
   struct Element { std::size_t run; std::string tensor; std::int64_t index; DType type; double error, weight; };
   std::vector<Element> elements;
   double energy = 0, fourth = 0, missing = 0;
   for (std::size_t i = 0; i < runs.size() && i < in.golden.truths.size(); ++i) {
     if (!runs[i].truth) continue;
-    const Standings standing = standings(runs[i], in.kernel);
+    const Standings& standing = in.standings.of_run(i);
     for (const char* tensor : output_names(runs[i].problem)) {
       const auto got = in.executions.at(i).outputs.find(std::string_view(tensor));
       const auto truth = in.golden.truths[i].find(std::string_view(tensor));
