@@ -1,6 +1,7 @@
 // Case family `chunk_boundary`: lengths on both sides of every usual chunk border; appended identity tokens and aligned cuts (rows 20, 22).
 // There to catch slips of ragged tails, of what one chunk hands to the next, of the masks inside one, and tails that take another path.
 #include <algorithm>
+#include <numeric>
 
 #include "suites/families/fill.h"
 #include "suites/families/relate.h"
@@ -59,19 +60,11 @@ struct ChunkBoundary final : Family {
     style.betas = {fill::Betas::sparse, fill::Betas::unit};
     const TensorSet inputs = with_borders(p, fill::inputs(p, seed, style));
     Case c = fill::single(name(), p, seed, inputs);
-    if (p.sequences() == 1 && p.padding == 0 && p.split.empty()) {
+    if (fill::takes_identity_tokens(c.runs[0]) && p.split.empty()) {
       constexpr I more = 9;
-      const std::size_t longer = relate::add_run(c, "identity tokens appended", [&](Run& r) {
-        r.problem.lengths[0] += more;
-        const TensorSet other = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
-        TensorSet grown = fill::allocate(r.problem);
-        for (auto& [name, t] : grown) {
-          if (name == "cu_seqlens") continue;
-          const Tensor& old = r.inputs.at(name);
-          for (I i = 0; i < t.size(); ++i) t.set_bits(i, i < old.size() ? old.bits(i) : name == "g" || name == "beta" ? 0 : other.at(name).bits(i));
-        }
-        r.inputs = std::move(grown);
-      }, true);
+      std::vector<I> to(static_cast<std::size_t>(p.tokens()));
+      std::iota(to.begin(), to.end(), I{0});
+      const std::size_t longer = relate::add_run(c, "identity tokens appended", [&](Run& r) { fill::add_identity_tokens(r, to, p.tokens() + more, seed, style); }, true);
       Relation& r = relate::add(c, 22, RelationClass::shape_invariant, longer, "appended tokens with beta = 0 and g = 0 leave the outputs before them",
                                 [longer](const std::vector<TensorSet>& results) {
                                   Tensor o = results.at(longer).at("o");

@@ -263,6 +263,30 @@ Case single(const std::string& family, const Problem& p, std::uint64_t seed, Ten
   return c;
 }
 
+bool takes_identity_tokens(const Run& r) {
+  const Problem& p = r.problem;
+  return p.sequences() == 1 && p.padding == 0 && !p.raw && r.inputs.count("beta");
+}
+
+void add_identity_tokens(Run& r, const std::vector<std::int64_t>& to, std::int64_t tokens, std::uint64_t seed, const Style& style) {
+  r.problem.lengths[0] = tokens;
+  const TensorSet other = inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
+  TensorSet grown = allocate(r.problem);
+  for (auto& [name, t] : grown) {
+    if (name == "cu_seqlens") continue;
+    const Tensor& old = r.inputs.at(name);
+    if (name == "h0") {
+      t = old;
+      continue;
+    }
+    if (name != "g" && name != "beta") t = other.at(name);
+    const auto rows = static_cast<std::int64_t>(to.size()), width = rows > 0 ? old.size() / rows : 0;
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t e = 0; e < width; ++e) t.set_bits(to[static_cast<std::size_t>(i)] * width + e, old.bits(i * width + e));
+  }
+  r.inputs = std::move(grown);
+}
+
 void require_prefill(const std::string& family, const Problem& p) {
   if (p.operation != Operation::prefill)
     throw std::invalid_argument("family " + family + " makes prefill cases only, not '" + to_string(p) + "'");

@@ -59,6 +59,10 @@ TensorSet dictionary(const Problem& p, std::uint64_t seed);
 void poison_padding(const Problem& p, TensorSet& t);
 // A case of one run with these inputs.
 Case single(const std::string& family, const Problem& p, std::uint64_t seed, TensorSet inputs);
+// Whether tokens that change nothing (beta = 0, g = 0) can be put into the run: one sequence without padding, gates as they enter the recurrence, and a beta.
+bool takes_identity_tokens(const Run& r);
+// Puts such tokens into it, with q, k and v of another seed: row i becomes row to[i] (ascending) of `tokens` rows.
+void add_identity_tokens(Run& r, const std::vector<std::int64_t>& to, std::int64_t tokens, std::uint64_t seed, const Style& style);
 // Throws std::invalid_argument unless the problem is a prefill.
 void require_prefill(const std::string& family, const Problem& p);
 // The same for the operations on a pool.

@@ -2,6 +2,7 @@
 // inside (rows 21, 23). There to catch states that are ignored, transposed, decayed wrongly or lost between calls, and results that depend on where in
 // a call or chunk a token stands.
 #include <algorithm>
+#include <numeric>
 
 #include "suites/families/fill.h"
 #include "suites/families/relate.h"
@@ -97,7 +98,7 @@ struct StateHandoff final : Family {
       for (I row = 1; row < std::min<I>(shortest, 40); ++row) all.push_back(row);
       cut("token by token", all);
     }
-    if (p.sequences() == 1 && p.padding == 0 && shortest > 1 && c.runs[0].inputs.count("beta")) {
+    if (fill::takes_identity_tokens(c.runs[0]) && shortest > 1) {
       // Where the old rows stand in the longer run; one, then two identity tokens more in every nine. None comes first: a kernel that
       // keeps the state in 16 bits would round h0 there, before its decay.
       std::vector<I> to;
@@ -105,38 +106,13 @@ struct StateHandoff final : Family {
         if (t % 9 == 5) at += 1 + t / 9 % 2;
         to.push_back(at);
       }
-      const std::size_t longer = relate::add_run(c, "identity tokens inside", [&](Run& r) {
-        r.problem.lengths[0] = to.back() + 1;
-        const TensorSet other = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
-        TensorSet grown = fill::allocate(r.problem);
-        for (auto& [name, t] : grown) {
-          if (name == "cu_seqlens") continue;
-          const Tensor& old = r.inputs.at(name);
-          if (name == "h0") {
-            t = old;
-            continue;
-          }
-          const I width = old.size() / p.tokens();
-          if (name != "g" && name != "beta") t = other.at(name);
-          for (std::size_t i = 0; i < to.size(); ++i)
-            for (I e = 0; e < width; ++e) t.set_bits(to[i] * width + e, old.bits(static_cast<I>(i) * width + e));
-        }
-        r.inputs = std::move(grown);
-      }, true);
+      const std::size_t longer = relate::add_run(c, "identity tokens inside", [&](Run& r) { fill::add_identity_tokens(r, to, to.back() + 1, seed, style); }, true);
       // Padding on the left. No relation: a kernel that keeps the state in 16 bits rounds h0 before its first decay.
       relate::add_run(c, "identity tokens in front", [&](Run& r) {
         constexpr I more = 7;
-        r.problem.lengths[0] += more;
-        const TensorSet other = fill::inputs(r.problem, seed + 0x9e3779b97f4a7c15u, style);
-        TensorSet grown = fill::allocate(r.problem);
-        for (auto& [name, t] : grown) {
-          if (name == "cu_seqlens") continue;
-          const Tensor& old = r.inputs.at(name);
-          const I shift = name == "h0" ? 0 : more * (old.size() / p.tokens());
-          if (name != "g" && name != "beta" && name != "h0") t = other.at(name);
-          for (I i = 0; i < old.size(); ++i) t.set_bits(shift + i, old.bits(i));
-        }
-        r.inputs = std::move(grown);
+        std::vector<I> behind(to.size());
+        std::iota(behind.begin(), behind.end(), more);
+        fill::add_identity_tokens(r, behind, p.tokens() + more, seed, style);
       }, true);
       const I width = p.value_heads * p.value_dim;
       Relation& r = relate::add(c, 23, RelationClass::recurrent, longer, "tokens with beta = 0 and g = 0 inside leave all other outputs and ht",

@@ -179,3 +179,14 @@ TEST_CASE("every fault of raw gates is caught by these families alone, and the t
     }
   }
 }
+
+TEST_CASE("no run of identity tokens where gates are formed from raw ones") {
+  for (const char* id : {"chunk_boundary:prefill/n1_t65_h1_hv2_k32_v32/fp32/h0,raw:1", "state_handoff:prefill/n1_t70_h1_hv2_k32_v32/fp32/h0,raw:1"}) {
+    INFO(id);
+    const Case c = make_case(parse_case_id(id));
+    const auto session = open_inline("cpu_recurrent_fp32", {});
+    const Record r = judge_case(make_golden(c), c, *session, {false, {}});
+    CAPTURE(r.reason);
+    CHECK(r.verdict == "PASSED");
+  }
+}
