@@ -106,6 +106,12 @@ Case make_case(const CaseId& id) {
   return f.make(id.problem, id.seed);
 }
 
+std::vector<CaseId> share_of(std::vector<CaseId> ids, std::size_t shard, std::size_t shards) {
+  std::vector<CaseId> mine;
+  for (std::size_t i = shard; i < ids.size(); i += shards) mine.push_back(std::move(ids[i]));
+  return mine;
+}
+
 std::string usual_family(const Problem& p) {
   if (p.operation == Operation::verify) return "verify_snapshots";
   if (p.layer()) return "layer_typical";

@@ -37,6 +37,8 @@ const Family* find_family(std::string_view name);
 // As find_family, but throws std::invalid_argument, one line that names near ones, where there is none.
 const Family& family_named(std::string_view name);
 std::string usual_family(const Problem& p);        // which fills a problem when none is named
+// Every shards-th case, beginning with number `shard` of 0..shards-1.
+std::vector<CaseId> share_of(std::vector<CaseId> ids, std::size_t shard, std::size_t shards);
 struct RegisterFamily { explicit RegisterFamily(const Family* f); };
 
 // All cases of a level, in the canonical order, with one seed each; a level holds the problems of those below. Level smoke has beside the

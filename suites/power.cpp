@@ -292,11 +292,7 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
     return first(a) != first(b) ? first(a) : a.problem.token_heads() < b.problem.token_heads();
   });
 
-  if (o.shards > 1) {
-    std::vector<CaseId> mine;
-    for (std::size_t i = o.shard; i < ids.size(); i += o.shards) mine.push_back(std::move(ids[i]));
-    ids = std::move(mine);
-  }
+  if (o.shards > 1) ids = share_of(std::move(ids), o.shard, o.shards);
 
   struct Work { std::size_t fault, variant, twin; std::unique_ptr<KernelSession> session; bool done = false; std::vector<bool> tried; };
   std::vector<Work> work;

@@ -458,9 +458,7 @@ std::vector<CaseId> gate_cases(const GateOptions& o, const KernelInfo& kernel) {
   }
   if (o.shards < 2) return ids;
   if (o.shard >= o.shards) throw std::invalid_argument("there is no shard " + std::to_string(o.shard + 1) + " of " + std::to_string(o.shards));
-  std::vector<CaseId> mine;
-  for (std::size_t i = o.shard; i < ids.size(); i += o.shards) mine.push_back(std::move(ids[i]));
-  return mine;
+  return share_of(std::move(ids), o.shard, o.shards);
 }
 
 GateResult run_gate(const GateOptions& o, KernelSession& kernel,

@@ -126,9 +126,7 @@ struct GenerateCommand final : Command {
     if (!shard.empty()) {
       if (!inputs.empty()) throw Usage("--shard: --inputs is a single case");
       const auto [mine, all] = parse_shard(shard);
-      std::vector<CaseId> part;
-      for (std::size_t i = mine; i < ids.size(); i += all) part.push_back(std::move(ids[i]));
-      ids = std::move(part);
+      ids = share_of(std::move(ids), mine, all);
     }
 
     const auto start = std::chrono::steady_clock::now();
