@@ -55,6 +55,7 @@ double gate(Gates regime, const Random& r, const Random& choose, I i) {
     }
     case Gates::spikes: return choose.below(u(i), 48) ? slow_gate(r, i) : -100;
     case Gates::resets: return choose.below(u(i), 48) ? slow_gate(r, i) : -1000;
+    case Gates::faded: return choose.below(u(i), 48) ? slow_gate(r, i) : -64;
     case Gates::long_lived: {
       const double x = r.uniform(u(i), 0x1p-6, 1);
       return x * x * x * x * -0.125;

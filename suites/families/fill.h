@@ -19,6 +19,7 @@ enum class Gates {
   mixed,    // per token one of 0, -1e-3, -0.05, -0.5, -5, -20
   spikes,   // slow, with -100 now and then: factored decays overflow, the memory starts again
   resets,   // slow, with -1000 now and then
+  faded,    // slow, with -64 now and then: what is left of a state is a normal number of fp32, and powers of two still scale it exactly
   long_lived,  // -x^4 / 8 for x uniform in (0,1): mostly slow, none twice
   short_lived, // -x^2: the memory reaches back a few tokens, none twice
 };

@@ -29,7 +29,7 @@ struct RelationAlgebra final : Family {
   Case make(const Problem& p, std::uint64_t seed) const override {
     fill::require_prefill(name(), p);
     fill::Style style;
-    style.gates = {fill::Gates::mild, fill::Gates::slow, fill::Gates::spikes, fill::Gates::zero};
+    style.gates = {fill::Gates::mild, fill::Gates::slow, fill::Gates::faded, fill::Gates::zero};
     Case c = fill::single(name(), p, seed, fill::inputs(p, seed, style));
     zeros(c);
     powers_of_two(c);
