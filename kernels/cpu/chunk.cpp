@@ -7,32 +7,34 @@
 namespace gdn::cpu {
 
 namespace portable {
-const ChunkFunctions kChunkFunctions{chunk<false, Library>, chunk<true, Ordered>, stage<false, Library>, stage<true, Ordered>};
+const ChunkFunctions kChunkFunctions{chunk<false>, chunk<true>, stage<false>, stage<true>, workspace};
 }
 
 namespace {
 
 const ChunkFunctions& best() {
+#ifdef GDN_HAVE_AVX512
+  static const bool avx512 = __builtin_cpu_supports("avx512f");
+  if (avx512) return avx512::kChunkFunctions;
+#endif
 #ifdef GDN_HAVE_AVX2
-  static const bool avx2 = __builtin_cpu_supports("avx2");
+  static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (avx2) return avx2::kChunkFunctions;
 #endif
   return portable::kChunkFunctions;
 }
 
-std::size_t workspace(std::int64_t rows, std::int64_t K, std::int64_t V) { return portable::Work(nullptr, rows, K, V).floats; }
-
 int create_fp32(const gdn_problem* problem, void** plan, char* message, std::size_t size) {
-  return create({portable::kChunk, false, false, false, workspace, best().fp32, false, best().fp32_stage}, problem, plan, message, size);
+  return create({portable::kChunk, false, false, false, best().workspace, best().fp32, false, best().fp32_stage}, problem, plan, message, size);
 }
 
 int create_bf16(const gdn_problem* problem, void** plan, char* message, std::size_t size) {
-  return create({portable::kChunk, true, true, false, workspace, best().bf16, false, best().bf16_stage}, problem, plan, message, size);
+  return create({portable::kChunk, true, true, false, best().workspace, best().bf16, false, best().bf16_stage}, problem, plan, message, size);
 }
 
 const gdn_kernel kChunkFp32{
     GDN_ABI_VERSION, GDN_DEVICE_CPU, sizeof(gdn_kernel), "cpu_chunk_fp32",
-    "chunkwise in fp32: residual form, forward substitution, Eigen's matrix products", "1", "", "fp32-chunk;vectors=residual",
+    "chunkwise in fp32: residual form, forward substitution", "1", "", "fp32-chunk;vectors=residual",
     "ops=prefill,stages;stages=gate_sum,gram,inverse,uw,chunk_states,output;chunks=16,32,64,128;rules=gated_delta,delta,gated_linear,retention,linear;io=fp32,bf16,fp16;state=fp32,bf16,fp16;"
     "gate=fp32,bf16,fp16;beta=fp32,bf16,fp16;varlen;h0;ht;noht;empty;raw_gates;g_min=-inf;beta_max=2;align=8;strides;short_offsets;refuses_growth",
     "deterministic;symmetric;masks_select", create_fp32, run, destroy};

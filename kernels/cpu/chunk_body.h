@@ -6,8 +6,6 @@
 //       rounded to bf16 as the contract preset bf16-chunk lists them, sums and the carried state stay fp32.
 // Both: gate sums start again after a gate whose decay is 0 in fp32, so that no difference of sums ever holds a huge
 // gate; decays are formed for i >= j only, and sums run over j <= i only, so that nothing later is ever multiplied by 0.
-#include <cmath>
-
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/driver.h"
 #include "kernels/cpu/products.h"
@@ -19,8 +17,8 @@ constexpr float kGone = -104;                      // e^g rounds to 0 in fp32 be
 
 // Floats of workspace for chunks of C rows; also hands out the parts when given memory.
 struct Work {
-  float *kt, *l, *p, *m, *decay, *y, *b, *x, *vn, *w, *state, *first, *last, *sum;
-  std::int64_t* start;
+  float *kt, *kk, *qk, *l, *p, *m, *decay, *y, *b, *u, *w, *s, *s16, *vn, *vn16, *first, *last, *sum;
+  std::int32_t* start;
   std::size_t floats = 0;
   Work(float* memory, std::int64_t C, std::int64_t K, std::int64_t V) {
     const std::int64_t wide = K > V ? K : V;
@@ -29,11 +27,13 @@ struct Work {
       floats += static_cast<std::size_t>((n + 15) / 16 * 16);
       return begin;
     };
-    kt = part(K * C), l = part(C * C), p = part(C * C), m = part(C * C), decay = part(C * C), y = part(kBlock * C);
-    b = part(C * wide), x = part(C * wide), vn = part(C * V), w = part(C * K), state = part(K * V);
-    first = part(C), last = part(C), sum = part(C), start = reinterpret_cast<std::int64_t*>(part(2 * C));
+    kt = part(K * kStrip), kk = part(C * C), qk = part(C * C), l = part(C * C), p = part(C * C), m = part(C * C), decay = part(C * C + kLanes), y = part(kBlock * C);
+    b = part(C * wide), u = part(C * V), w = part(C * K), s = part(K * kStrip), s16 = part(K * kStrip), vn = part(C * kStrip), vn16 = part(C * kStrip);
+    first = part(C), last = part(C), sum = part(C), start = reinterpret_cast<std::int32_t*>(part(C));
   }
 };
+
+inline std::size_t workspace(std::int64_t rows, std::int64_t K, std::int64_t V) { return Work(nullptr, rows, K, V).floats; }
 
 template <bool Narrow>
 inline void rounded(float* x, std::int64_t n) {
@@ -57,147 +57,217 @@ inline void invert(const Work& z, std::int64_t n) {
   }
 }
 
+inline void exponentials(float* to, const float* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += kLanes) store(to + i, exp_of(load(x + i)));
+}
+
 // Sums of gates from the chunk's start, or from the last gate that leaves nothing, and e^G.
 inline void gate_sums(const Work& z, const float* g, std::int64_t n) {
   float sum = 0;
-  std::int64_t start = -1;
+  std::int32_t start = -1;
   for (std::int64_t r = 0; r < n; ++r) {
-    if (g[r] < kGone) sum = 0, start = r;
+    if (g[r] < kGone) sum = 0, start = static_cast<std::int32_t>(r);
     else sum += g[r];
     z.sum[r] = sum;
     z.start[r] = start;
-    z.first[r] = start < 0 ? std::exp(sum) : 0.0f;
+  }
+  exponentials(z.first, z.sum, n);
+  for (std::int64_t r = 0; r < n; ++r)
+    if (z.start[r] >= 0) z.first[r] = 0;
+}
+
+// e^(G_i-G_j) for i >= j, and e^(G_end-G_j). Rows are filled in whole vectors, the next one over what sticks out.
+inline void decays(const Work& z, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    float* row = z.decay + i * n;
+    const Lane sum = all(z.sum[i]);
+    for (std::int64_t j = 0; j < i; j += kLanes) {
+      Codes start;
+      std::memcpy(&start, z.start + j, sizeof start);
+      store(row + j, start == z.start[i] ? exp_of(sum - load(z.sum + j)) : Lane{});
+    }
+    row[i] = 1;
+  }
+  std::memcpy(z.last, z.decay + (n - 1) * n, static_cast<std::size_t>(n) * sizeof(float));
+}
+
+// On and below the diagonal kk = K K^T, and qk = Q K^T where there is q.
+inline void key_products(const Work& z, const float* k, const float* q, std::int64_t n, std::int64_t K) {
+  for (std::int64_t j = 0; j < n; j += kStrip) {
+    transpose(z.kt, kStrip, k + j * K, n - j < kStrip ? n - j : kStrip, K);
+    lower_gram(z.kk, k, z.kt, j, n, K);
+    if (q) lower_gram(z.qk, q, z.kt, j, n, K);
   }
 }
 
-// e^(G_i-G_j) for i >= j, and e^(G_end-G_j).
-inline void decays(const Work& z, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j <= i; ++j) {
-      const float decay = i == j ? 1.0f : z.start[i] == z.start[j] ? std::exp(z.sum[i] - z.sum[j]) : 0.0f;
-      z.decay[i * n + j] = decay;
-      if (i == n - 1) z.last[j] = decay;
-    }
-}
-
-inline void transpose_keys(const Work& z, const float* k, std::int64_t n, std::int64_t K) {
-  for (std::int64_t r = 0; r < n; ++r)
-    for (std::int64_t d = 0; d < K; ++d) z.kt[d * n + r] = k[r * K + d];
-}
-
 // l = -L strictly below the diagonal.
-template <class Products>
-void coupling(const Work& z, const float* k, const float* beta, std::int64_t n, std::int64_t K) {
-  Products::template product<false>(z.l, k, z.kt, n, K, n);
+inline void coupling(const Work& z, const float* beta, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < i; ++j) z.l[i * n + j] = -(beta[i] * z.l[i * n + j] * z.decay[i * n + j]);
+    for (std::int64_t j = 0; j < i; ++j) z.l[i * n + j] = -(beta[i] * z.kk[i * n + j] * z.decay[i * n + j]);
 }
 
 // p = (Q K^T) o D on and below the diagonal.
-template <bool Narrow, class Products>
-void scores(const Work& z, const float* q, std::int64_t n, std::int64_t K) {
-  Products::template product<false>(z.p, q, z.kt, n, K, n);
+template <bool Narrow>
+void scores(const Work& z, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j <= i; ++j) z.p[i * n + j] *= z.decay[i * n + j];
+    for (std::int64_t j = 0; j <= i; ++j) z.p[i * n + j] = z.qk[i * n + j] * z.decay[i * n + j];
   rounded<Narrow>(z.p, n * n);
 }
 
 template <bool Narrow>
-void beta_v(const float* beta, const float* v, float* to, std::int64_t n, std::int64_t V) {
+void beta_v(const float* beta, const float* v, std::int64_t ldv, float* to, std::int64_t n, std::int64_t V) {
   for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < V; ++j) to[i * V + j] = beta[i] * v[i * V + j];
+    for (std::int64_t j = 0; j < V; ++j) to[i * V + j] = beta[i] * v[i * ldv + j];
   rounded<Narrow>(to, n * V);
 }
 
 // W = m (beta e^G k), U = m (beta v).
 template <bool Narrow>
-void vectors(const Work& z, const float* m, const float* k, const float* v, const float* beta, float* w, float* u, std::int64_t n, std::int64_t K, std::int64_t V) {
+void vectors(const Work& z, const float* m, const float* k, const float* v, std::int64_t ldv, const float* beta, float* w, float* u, std::int64_t n, std::int64_t K, std::int64_t V) {
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t d = 0; d < K; ++d) z.b[i * K + d] = beta[i] * k[i * K + d] * z.first[i];
   rounded<Narrow>(z.b, n * K);
   lower_product(w, K, m, n, z.b, K, n, K);
   rounded<Narrow>(w, n * K);
-  beta_v<Narrow>(beta, v, z.b, n, V);
+  beta_v<Narrow>(beta, v, ldv, z.b, n, V);
   lower_product(u, V, m, n, z.b, V, n, V);
   rounded<Narrow>(u, n * V);
 }
 
-// The state as operand of a product.
-template <bool Narrow>
-const float* operand(const Work& z, const float* S, std::int64_t n) {
-  if constexpr (!Narrow) return S;
-  for (std::int64_t i = 0; i < n; ++i) z.state[i] = round_bf16(S[i]);
-  return z.state;
-}
+// Value channels do not interact: a strip of them, two vectors wide, goes through the chunk by itself, and what there is of
+// it stays in the first-level cache. Channels that the last strip has too many are zero and never stored.
+struct Strip {
+  std::int64_t first, width;                       // value channels
+  float *s, *operand, *vn, *vo;                    // state, state as operand [K]; corrected values, and these as operand [n]; rows of kStrip
+};
 
-// vn holds U; subtracts W S.
-template <class Products>
-void correct(const Work& z, const float* w, const float* S, std::int64_t n, std::int64_t K, std::int64_t V) {
-  Products::template product<false>(z.x, w, S, n, K, V);
-  for (std::int64_t i = 0; i < n * V; ++i) z.vn[i] -= z.x[i];
-}
-
-template <bool Narrow, class Products>
-void output(const Work& z, const float* q, const float* S, const float* vn, float scale, float* o, std::int64_t n, std::int64_t K, std::int64_t V) {
-  Products::template product<false>(z.x, q, S, n, K, V);
-  if constexpr (Narrow) {
-    for (std::int64_t i = 0; i < n * V; ++i) z.b[i] = round_bf16(vn[i]);
-    vn = z.b;
+// f(strip) for every strip, with the state in it.
+template <bool Narrow, class F>
+inline void each_strip(const Work& z, const float* S, std::int64_t K, std::int64_t V, const F& f) {
+  for (std::int64_t j = 0; j < V; j += kStrip) {
+    const Strip c{j, V - j < kStrip ? V - j : kStrip, z.s, Narrow ? z.s16 : z.s, z.vn, Narrow ? z.vn16 : z.vn};
+    for (std::int64_t d = 0; d < K; ++d)
+      for (std::int64_t v = 0; v < kStrip; v += kLanes) store(c.s + d * kStrip + v, load(S + d * V + j + v, c.width - v));
+    if constexpr (Narrow)
+      for (std::int64_t i = 0; i < K * kStrip; ++i) c.operand[i] = round_bf16(c.s[i]);
+    f(c);
   }
-  lower_product(o, V, z.p, n, vn, V, n, V);
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < V; ++j) o[i * V + j] = scale * (z.first[i] * z.x[i * V + j] + o[i * V + j]);
 }
 
-// S becomes e^G_end S + K^T (e^(G_end-G) vn); vn is used up.
-template <bool Narrow, class Products>
-void update(const Work& z, const float* k, float* S, std::int64_t n, std::int64_t K, std::int64_t V) {
+// vn = beta v, where nothing is read back.
+inline void plain_values(const Strip& c, const float* beta, const float* v, std::int64_t ldv, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < V; ++j) z.vn[i * V + j] *= z.last[i];
-  rounded<Narrow>(z.vn, n * V);
-  Products::template product<true>(z.state, k, z.vn, K, n, V);
+    for (std::int64_t x = 0; x < kStrip; x += kLanes) store(c.vn + i * kStrip + x, beta[i] * load(v + i * ldv + c.first + x, c.width - x));
+}
+
+// vn = (I+L)^-1 beta (v - e^G S^T k).
+inline void residual_values(const Work& z, const Strip& c, const float* k, const float* v, std::int64_t ldv, const float* beta, std::int64_t n, std::int64_t K) {
+  each_tile(n, [&](auto number, std::int64_t i) {
+    constexpr int Rows = decltype(number)::value;
+    for (int r = 0; r < Rows; ++r)                 // far apart, and needed only when the product is done
+      for (std::int64_t x = 0; x < c.width; x += 16) __builtin_prefetch(v + (i + r) * ldv + c.first + x);
+    Tile<Rows, 2> sum;
+    zero<Rows, 2>(sum);
+    add_terms<Rows, 2>(sum, k + i * K, K, 1, c.operand, kStrip, K);
+    for (int r = 0; r < Rows; ++r)
+      for (int x = 0; x < 2; ++x) sum[r][x] = beta[i + r] * (load(v + (i + r) * ldv + c.first + x * kLanes, c.width - x * kLanes) - z.first[i + r] * sum[r][x]);
+    add_terms<Rows, 2>(sum, z.l + i * n, n, 1, c.vn, kStrip, i);
+    feed_rows<Rows, 2>(sum, z.l + i * n + i, n);
+    for (int r = 0; r < Rows; ++r)
+      for (int x = 0; x < 2; ++x) store(c.vn + (i + r) * kStrip + x * kLanes, sum[r][x]);
+  });
+}
+
+// vn = U - W S.
+inline void corrected_values(const Strip& c, const float* w, const float* u, std::int64_t n, std::int64_t K, std::int64_t V) {
+  each_tile(n, [&](auto number, std::int64_t i) {
+    constexpr int Rows = decltype(number)::value;
+    Tile<Rows, 2> sum;
+    zero<Rows, 2>(sum);
+    add_terms<Rows, 2>(sum, w + i * K, K, 1, c.operand, kStrip, K);
+    for (int r = 0; r < Rows; ++r)
+      for (int x = 0; x < 2; ++x)
+        store(c.vn + (i + r) * kStrip + x * kLanes, load(u + (i + r) * V + c.first + x * kLanes, c.width - x * kLanes) - sum[r][x]);
+  });
+}
+
+// o = scale (e^G S^T q + P vn).
+template <bool Narrow>
+void output(const Work& z, const Strip& c, const float* q, float scale, float* o, std::int64_t ldo, std::int64_t n, std::int64_t K) {
+  if constexpr (Narrow)
+    for (std::int64_t i = 0; i < n * kStrip; ++i) c.vo[i] = round_bf16(c.vn[i]);
+  each_tile(n, [&](auto number, std::int64_t i) {
+    constexpr int Rows = decltype(number)::value;
+    Tile<Rows, 2> sum, read;
+    zero<Rows, 2>(sum);
+    add_terms<Rows, 2>(sum, q + i * K, K, 1, c.operand, kStrip, K);
+    for (int r = 0; r < Rows; ++r)
+      for (int x = 0; x < 2; ++x) read[r][x] = z.first[i + r] * sum[r][x];
+    zero<Rows, 2>(sum);
+    add_terms<Rows, 2>(sum, z.p + i * n, n, 1, c.vo, kStrip, i);
+    add_lower<Rows, 2>(sum, z.p + i * n + i, n, c.vo + i * kStrip, kStrip);
+    for (int r = 0; r < Rows; ++r)
+      for (int x = 0; x < 2; ++x) store(o + (i + r) * ldo + c.first + x * kLanes, scale * (read[r][x] + sum[r][x]), c.width - x * kLanes);
+  });
+}
+
+// S becomes e^G_end S + K^T (e^(G_end-G) vn); vn is used up. Last rows first: they weigh most, and what a sum holds when they
+// come would else be remains below the normal numbers, inexact, that turn a tie one way or the other.
+template <bool Narrow>
+void update(const Work& z, const Strip& c, const float* k, float* S, std::int64_t n, std::int64_t K, std::int64_t V) {
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t x = 0; x < kStrip; ++x) c.vn[i * kStrip + x] *= z.last[i];
+  rounded<Narrow>(c.vn, n * kStrip);
   const float end = z.first[n - 1];
-  for (std::int64_t i = 0; i < K * V; ++i) S[i] = end * S[i] + z.state[i];
+  each_tile(K, [&](auto number, std::int64_t d) {
+    constexpr int Rows = decltype(number)::value;
+    Tile<Rows, 2> sum;
+    zero<Rows, 2>(sum);
+    add_terms<Rows, 2>(sum, k + (n - 1) * K + d, 1, -K, c.vn + (n - 1) * kStrip, -kStrip, n);
+    for (int r = 0; r < Rows; ++r)
+      for (int x = 0; x < 2; ++x)
+        store(S + (d + r) * V + c.first + x * kLanes, end * load(c.s + (d + r) * kStrip + x * kLanes) + sum[r][x], c.width - x * kLanes);
+  });
 }
 
-template <bool Narrow, class Products>
+template <bool Narrow>
 void chunk(const Block& b) {
   const std::int64_t n = b.rows, K = b.K, V = b.V;
   const Work z(b.work, kChunk, K, V);
   gate_sums(z, b.g, n);
   decays(z, n);
-  transpose_keys(z, b.k, n, K);
-  if (b.delta) coupling<Products>(z, b.k, b.beta, n, K);
-  scores<Narrow, Products>(z, b.q, n, K);
-  const float* S = operand<Narrow>(z, b.S, K * V);
-  if (!b.delta) {
-    beta_v<Narrow>(b.beta, b.v, z.vn, n, V);
-  } else if constexpr (Narrow) {
+  if (!b.same_keys) key_products(z, b.k, b.q, n, K);
+  if (b.delta) coupling(z, b.beta, n);
+  scores<Narrow>(z, n);
+  if (b.delta && Narrow) {
     invert(z, n);
     rounded<Narrow>(z.m, n * n);
-    vectors<Narrow>(z, z.m, b.k, b.v, b.beta, z.w, z.vn, n, K, V);
-    correct<Products>(z, z.w, S, n, K, V);
-  } else {
-    Products::template product<false>(z.x, b.k, S, n, K, V);
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < V; ++j) z.b[i * V + j] = b.v[i * V + j] - z.first[i] * z.x[i * V + j];
-    beta_v<Narrow>(b.beta, z.b, z.vn, n, V);
-    substitute(z.vn, V, z.l, n, n, V);
+    vectors<Narrow>(z, z.m, b.k, b.v, b.ldv, b.beta, z.w, z.u, n, K, V);
   }
-  output<Narrow, Products>(z, b.q, S, z.vn, b.scale, b.o, n, K, V);
-  update<Narrow, Products>(z, b.k, b.S, n, K, V);
+  each_strip<Narrow>(z, b.S, K, V, [&](const Strip& c) {
+    if (!b.delta) {
+      plain_values(c, b.beta, b.v, b.ldv, n);
+      rounded<Narrow>(c.vn, n * kStrip);
+    } else if constexpr (Narrow) {
+      corrected_values(c, z.w, z.u, n, K, V);
+    } else {
+      residual_values(z, c, b.k, b.v, b.ldv, b.beta, n, K);
+    }
+    output<Narrow>(z, c, b.q, b.scale, b.o, b.ldo, n, K);
+    update<Narrow>(z, c, b.k, b.S, n, K, V);
+  });
 }
 
 // The same steps one by one.
-template <bool Narrow, class Products>
+template <bool Narrow>
 void stage(const StageBlock& b) {
   const std::int64_t n = b.rows, K = b.K, V = b.V;
   const Work z(b.work, b.chunk, K, V);
   if (b.G) {
-    for (std::int64_t r = 0; r < n; ++r) z.sum[r] = b.G[r], z.start[r] = -1, z.first[r] = std::exp(b.G[r]);
+    for (std::int64_t r = 0; r < n; ++r) z.sum[r] = b.G[r], z.start[r] = -1;
+    exponentials(z.first, z.sum, n);
     decays(z, n);
   }
-  if (b.k) transpose_keys(z, b.k, n, K);
   switch (b.stage) {
     case GDN_STAGE_NAME_GATE_SUM: {
       gate_sums(z, b.g, n);
@@ -209,7 +279,8 @@ void stage(const StageBlock& b) {
       break;
     }
     case GDN_STAGE_NAME_GRAM:
-      coupling<Products>(z, b.k, b.beta, n, K);
+      key_products(z, b.k, nullptr, n, K);
+      coupling(z, b.beta, n);
       for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = 0; j < n; ++j) b.out[i * n + j] = j < i ? -z.l[i * n + j] : 0.0f;
       break;
@@ -226,16 +297,22 @@ void stage(const StageBlock& b) {
       for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = 0; j < n; ++j) b.out[i * n + j] = j <= i ? z.m[i * n + j] : 0.0f;
       break;
-    case GDN_STAGE_NAME_UW: vectors<Narrow>(z, b.M, b.k, b.v, b.beta, b.more, b.out, n, K, V); break;
+    case GDN_STAGE_NAME_UW: vectors<Narrow>(z, b.M, b.k, b.v, V, b.beta, b.more, b.out, n, K, V); break;
     case GDN_STAGE_NAME_CHUNK_STATES:
-      for (std::int64_t i = 0; i < n * V; ++i) z.vn[i] = b.U[i];
-      correct<Products>(z, b.W, operand<Narrow>(z, b.S, K * V), n, K, V);
-      for (std::int64_t i = 0; i < n * V; ++i) b.out[i] = z.vn[i];
-      update<Narrow, Products>(z, b.k, b.S, n, K, V);
+      each_strip<Narrow>(z, b.S, K, V, [&](const Strip& c) {
+        corrected_values(c, b.W, b.U, n, K, V);
+        for (std::int64_t i = 0; i < n; ++i) std::memcpy(b.out + i * V + c.first, c.vn + i * kStrip, static_cast<std::size_t>(c.width) * sizeof(float));
+        update<Narrow>(z, c, b.k, b.S, n, K, V);
+      });
       break;
     default:
-      scores<Narrow, Products>(z, b.q, n, K);
-      output<Narrow, Products>(z, b.q, operand<Narrow>(z, b.S, K * V), b.Vn, b.scale, b.out, n, K, V);
+      key_products(z, b.k, b.q, n, K);
+      scores<Narrow>(z, n);
+      each_strip<Narrow>(z, b.S, K, V, [&](const Strip& c) {
+        for (std::int64_t i = 0; i < n; ++i)
+          for (std::int64_t x = 0; x < kStrip; x += kLanes) store(c.vn + i * kStrip + x, load(b.Vn + i * V + c.first + x, c.width - x));
+        output<Narrow>(z, c, b.q, b.scale, b.out, V, n, K);
+      });
   }
 }
 

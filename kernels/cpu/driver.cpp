@@ -28,6 +28,7 @@ struct Plan {
   gdn_problem problem;
   Method method;
   int threads = 1;
+  std::int64_t group = 1;                          // value heads that a thread takes together
   std::size_t per_thread = 0;                      // floats
   std::int64_t snapshot_rows = 0;                  // of the call at hand
   std::unique_ptr<float, Release> memory;
@@ -51,61 +52,74 @@ void put_state(const float* S, const Place& to, std::int64_t hv, std::int64_t K,
   for (std::int64_t d = 0; d < K; ++d) write(S + d * V, to.states, to.at(hv, d), to.states.stride[3], V);
 }
 
-// Rows first..last of value head hv, from the state at `start` (zero without one) to those at `ends`; with
-// `snapshots` the state after every row is stored there.
-void one_head(const Plan& plan, const Tensors& t, const Place& start, const std::vector<Place>& ends, bool snapshots, std::int64_t hv,
-              std::int64_t first, std::int64_t last, float* memory) {
+// Rows first..last of `count` value heads from hv on, from the state at `start` (zero without one) to those at `ends`; with
+// `snapshots` the state after every row is stored there. Block after block of all of them: so q and k are read, and multiplied,
+// once for the value heads of a key head.
+void some_heads(const Plan& plan, const Tensors& t, const Place& start, const std::vector<Place>& ends, bool snapshots, std::int64_t hv, std::int64_t count,
+                std::int64_t first, std::int64_t last, float* memory) {
   const gdn_problem& p = plan.problem;
-  const std::int64_t K = p.K, V = p.V, C = snapshots ? 1 : plan.method.rows, h = hv / (p.HV / p.H), gates = plan.method.channel_gate && per_channel(p.rule) ? K : 1;
+  const std::int64_t K = p.K, V = p.V, C = snapshots ? 1 : plan.method.rows, ratio = p.HV / p.H, gates = plan.method.channel_gate && per_channel(p.rule) ? K : 1;
   const auto part = [&](std::int64_t floats) {
     float* begin = memory;
     memory += aligned(floats);
     return begin;
   };
-  float *S = part(K * V), *q = part(C * K), *k = part(C * K), *v = part(C * V), *g = part(C * gates), *beta = part(C), *o = part(C * V), *angle = part(t.angle ? C * (K / 2) : 0);
-  for (std::int64_t d = 0; d < K; ++d) {
-    if (start.states) read(S + d * V, start.states, start.at(hv, d), start.states.stride[3], V);
-    else std::fill(S + d * V, S + (d + 1) * V, 0.0f);
+  // Rows of v are read and rows of o written once: where they are fp32 that is done in place.
+  const bool v_in_place = t.v.rows_of_floats() && !plan.method.bf16_inputs, o_in_place = t.o.rows_of_floats() && !plan.method.bf16_output;
+  float *states = part(count * K * V), *q = part(C * K), *k = part(C * K), *v = part(C * V), *g = part(C * gates), *beta = part(C), *o = part(C * V), *angle = part(t.angle ? C * (K / 2) : 0);
+  for (std::int64_t i = 0; i < count * K; ++i) {
+    float* row = states + i * V;
+    if (start.states) read(row, start.states, start.at(hv + i / K, i % K), start.states.stride[3], V);
+    else std::fill(row, row + V, 0.0f);
   }
   for (std::int64_t row = first; row < last; row += C) {
     const std::int64_t rows = std::min(C, last - row);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      read(q + r * K, t.q, t.q.at(row + r, h), t.q.stride[2], K);
-      read(k + r * K, t.k, t.k.at(row + r, h), t.k.stride[2], K);
-      read(v + r * V, t.v, t.v.at(row + r, hv), t.v.stride[2], V);
-      if (t.g && !t.angle) read(g + r * gates, t.g, t.g.at(row + r, hv), gates > 1 ? t.g.stride[2] : 1, gates);
-      if (t.angle) {                               // one gate for both channels of a pair
-        read(g + r * K, t.g, t.g.at(row + r, hv), t.g.stride[2], K / 2);
-        for (std::int64_t d = K; d-- > 0;) g[r * K + d] = g[r * K + d / 2];
-        read(angle + r * (K / 2), t.angle, t.angle.at(row + r, hv), t.angle.stride[2], K / 2);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t head = hv + i, h = head / ratio;
+      const bool first_of_key = i == 0 || head % ratio == 0;
+      for (std::int64_t r = 0; first_of_key && r < rows; ++r) {
+        read(q + r * K, t.q, t.q.at(row + r, h), t.q.stride[2], K);
+        read(k + r * K, t.k, t.k.at(row + r, h), t.k.stride[2], K);
       }
-      if (t.beta) read(beta + r, t.beta, t.beta.at(row + r, hv), 1, 1);
-    }
-    if (t.a) {
-      float rate, bias;
-      read(&rate, t.A_log, hv * t.A_log.stride[0], 1, 1);
-      read(&bias, t.dt_bias, hv * t.dt_bias.stride[0], 1, 1);
+      if (first_of_key && plan.method.bf16_inputs)
+        for (float* x : {q, k})
+          for (std::int64_t j = 0; j < rows * K; ++j) x[j] = round_bf16(x[j]);
+      float* S = states + i * K * V;
       for (std::int64_t r = 0; r < rows; ++r) {
-        read(g + r, t.a, t.a.at(row + r, hv), 1, 1);
-        g[r] = raw_gate(g[r], rate, bias);
+        if (!v_in_place) read(v + r * V, t.v, t.v.at(row + r, head), t.v.stride[2], V);
+        if (t.g && !t.angle) read(g + r * gates, t.g, t.g.at(row + r, head), gates > 1 ? t.g.stride[2] : 1, gates);
+        if (t.angle) {                             // one gate for both channels of a pair
+          read(g + r * K, t.g, t.g.at(row + r, head), t.g.stride[2], K / 2);
+          for (std::int64_t d = K; d-- > 0;) g[r * K + d] = g[r * K + d / 2];
+          read(angle + r * (K / 2), t.angle, t.angle.at(row + r, head), t.angle.stride[2], K / 2);
+        }
+        if (t.beta) read(beta + r, t.beta, t.beta.at(row + r, head), 1, 1);
       }
-    } else if (!t.g) {
-      std::fill(g, g + rows * gates, 0.0f);
+      if (t.a) {
+        float rate, bias;
+        read(&rate, t.A_log, head * t.A_log.stride[0], 1, 1);
+        read(&bias, t.dt_bias, head * t.dt_bias.stride[0], 1, 1);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          read(g + r, t.a, t.a.at(row + r, head), 1, 1);
+          g[r] = raw_gate(g[r], rate, bias);
+        }
+      } else if (!t.g) {
+        std::fill(g, g + rows * gates, 0.0f);
+      }
+      if (!t.beta) std::fill(beta, beta + rows, 1.0f);
+      if (plan.method.bf16_inputs && !v_in_place)
+        for (std::int64_t x = 0; x < rows * V; ++x) v[x] = round_bf16(v[x]);
+      const bool delta = p.rule == GDN_RULE_GATED_DELTA || p.rule == GDN_RULE_DELTA || per_channel(p.rule);
+      plan.method.block({rows, K, V, static_cast<float>(p.scale), delta, gates > 1, q, k, v_in_place ? t.v.floats(row, head) : v, g, beta, S, o_in_place ? t.o.floats(row, head) : o, memory,
+                         t.angle ? angle : nullptr, !first_of_key, v_in_place ? t.v.stride[0] : V, o_in_place ? t.o.stride[0] : V});
+      if (plan.method.bf16_output)
+        for (std::int64_t x = 0; x < rows * V; ++x) o[x] = round_bf16(o[x]);
+      for (std::int64_t r = 0; !o_in_place && r < rows; ++r) write(o + r * V, t.o, t.o.at(row + r, head), t.o.stride[2], V);
+      if (snapshots) put_state(S, {t.snapshots, row}, head, K, V);
     }
-    if (!t.beta) std::fill(beta, beta + rows, 1.0f);
-    if (plan.method.bf16_inputs) {
-      for (float* x : {q, k})
-        for (std::int64_t i = 0; i < rows * K; ++i) x[i] = round_bf16(x[i]);
-      for (std::int64_t i = 0; i < rows * V; ++i) v[i] = round_bf16(v[i]);
-    }
-    const bool delta = p.rule == GDN_RULE_GATED_DELTA || p.rule == GDN_RULE_DELTA || per_channel(p.rule);
-    plan.method.block({rows, K, V, static_cast<float>(p.scale), delta, gates > 1, q, k, v, g, beta, S, o, memory, t.angle ? angle : nullptr});
-    if (plan.method.bf16_output)
-      for (std::int64_t i = 0; i < rows * V; ++i) o[i] = round_bf16(o[i]);
-    for (std::int64_t r = 0; r < rows; ++r) write(o + r * V, t.o, t.o.at(row + r, hv), t.o.stride[2], V);
-    if (snapshots) put_state(S, {t.snapshots, row}, hv, K, V);
   }
-  for (const Place& end : ends) put_state(S, end, hv, K, V);
+  for (std::int64_t i = 0; i < count; ++i)
+    for (const Place& end : ends) put_state(states + i * K * V, end, hv + i, K, V);
 }
 
 // Sequence n of a call on a pool. After draft tokens it goes on from the snapshot of the last accepted one, which thereby
@@ -118,10 +132,10 @@ void one_pool_head(const Plan& plan, const Tensors& t, std::int64_t n, std::int6
   const Place pool{t.h0, slot}, start = accepted > 0 ? Place{t.snapshots, n * drafts + accepted - 1} : pool;
   const bool verify = p.operation == GDN_VERIFY;
   if (verify && accepted > 0) {
-    one_head(plan, t, start, {pool}, false, hv, 0, 0, memory);     // commits
-    one_head(plan, t, pool, {}, true, hv, n * tokens, (n + 1) * tokens, memory);
+    some_heads(plan, t, start, {pool}, false, hv, 1, 0, 0, memory);     // commits
+    some_heads(plan, t, pool, {}, true, hv, 1, n * tokens, (n + 1) * tokens, memory);
   } else {
-    one_head(plan, t, start, verify ? std::vector<Place>{} : std::vector<Place>{pool}, verify, hv, n * tokens, (n + 1) * tokens, memory);
+    some_heads(plan, t, start, verify ? std::vector<Place>{} : std::vector<Place>{pool}, verify, hv, 1, n * tokens, (n + 1) * tokens, memory);
   }
 }
 
@@ -205,8 +219,11 @@ int create(const Method& method, const gdn_problem* problem, void** plan, char* 
     made->problem = p;
     made->method = method;
     made->threads = static_cast<int>(std::min<std::int64_t>(max_threads(), p.N * p.HV));
+    // As many as leave two groups for every thread.
+    for (const std::int64_t n : {2, 4})
+      if (!pool && p.HV % n == 0 && p.N * p.HV / n >= 2 * made->threads) made->group = n;
     if (stages) made->per_thread = stage_floats(method, p);
-    else made->per_thread = static_cast<std::size_t>(aligned(K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) + aligned(p.rule == GDN_RULE_COMPLEX_KDA ? C * (K / 2) : 0) +
+    else made->per_thread = static_cast<std::size_t>(aligned(made->group * K * V) + 2 * aligned(C * K) + 2 * aligned(C * V) + aligned(C * gates) + aligned(C) + aligned(p.rule == GDN_RULE_COMPLEX_KDA ? C * (K / 2) : 0) +
                                                 aligned(static_cast<std::int64_t>(method.workspace(C, K, V))));
     made->memory.reset(static_cast<float*>(::operator new(made->per_thread * static_cast<std::size_t>(made->threads) * sizeof(float), kLine)));
     *plan = made.release();
@@ -331,13 +348,14 @@ int run(void* opaque, const gdn_call* call, char* message, std::size_t size) {
         if (std::any_of(row.begin(), row.end(), [](float g) { return g > 0 && g <= std::numeric_limits<float>::max(); })) return say(message, size, GDN_NOT_SUPPORTED, "a gate above 0");
       }
   }
-  const auto head = [&](std::int64_t i, int thread) {
-    const auto n = static_cast<std::size_t>(i / p.HV);
-    const Place start{t.h0, i / p.HV};
-    const std::vector<Place> ends = t.ht ? std::vector<Place>{{t.ht, i / p.HV}} : std::vector<Place>{};
-    one_head(plan, t, start, ends, false, i % p.HV, offsets[n], offsets[n + 1], plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
+  const std::int64_t groups = p.HV / plan.group;
+  const auto heads = [&](std::int64_t i, int thread) {
+    const auto n = static_cast<std::size_t>(i / groups);
+    const Place start{t.h0, i / groups};
+    const std::vector<Place> ends = t.ht ? std::vector<Place>{{t.ht, i / groups}} : std::vector<Place>{};
+    some_heads(plan, t, start, ends, false, i % groups * plan.group, plan.group, offsets[n], offsets[n + 1], plan.memory.get() + plan.per_thread * static_cast<std::size_t>(thread));
   };
-  parallel_for(p.N * p.HV, plan.threads, head, [] {});
+  parallel_for(p.N * groups, plan.threads, heads, [] {});
   return GDN_OK;
 }
 

@@ -8,7 +8,7 @@
 
 namespace gdn::cpu {
 
-// Consecutive rows of one value head of one sequence, dense fp32; everything may be read past no row.
+// Consecutive rows of one value head of one sequence, fp32, dense but for v and o; everything may be read past no row.
 struct Block {
   std::int64_t rows, K, V;
   float scale;
@@ -20,6 +20,8 @@ struct Block {
   float* o;                                        // [rows,V], out
   float* work;                                     // workspace(K, V) floats, contents free
   const float* angle = nullptr;                    // [rows,K/2] of complex_kda
+  bool same_keys = false;                          // q, k and work are as the block before left them: another value head of the key head
+  std::int64_t ldv = V, ldo = V;                   // floats from row to row of v and o, which may lie in the caller's memory
 };
 
 // One stage (gdn_kernel.h) of one chunk and value head, dense fp32; tensors that the stage has not are null.

@@ -50,7 +50,7 @@ void channel_gates(const Block& b) {
       S(2 * j) = w;
     }
 
-    y = ConstRow(b.v + t * V, V);
+    y = ConstRow(b.v + t * b.ldv, V);
     w.setZero();
     std::int64_t d = 0;
     for (; d + 4 <= K; d += 4) w = (((w + k[d] * S(d)) + k[d + 1] * S(d + 1)) + k[d + 2] * S(d + 2)) + k[d + 3] * S(d + 3);
@@ -58,7 +58,7 @@ void channel_gates(const Block& b) {
     y -= w;
     y *= b.beta[t];
 
-    Row o(b.o + t * V, V);
+    Row o(b.o + t * b.ldo, V);
     o.setZero();
     for (d = 0; d < K; ++d) {
       S(d) += k[d] * y;

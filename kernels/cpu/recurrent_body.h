@@ -22,6 +22,7 @@ constexpr int kRowLanes = 8;
 constexpr int kRowLanes = 4;
 #endif
 typedef float RowLane __attribute__((vector_size(4 * kRowLanes)));  // gcc and clang, any processor
+constexpr std::int64_t kAhead = 4;                 // tokens, the values of which are asked for before they are needed
 constexpr int kMostVectors = 4;                    // of a strip
 
 template <int N>
@@ -91,8 +92,10 @@ static void strip_rows(const Block& b, std::int64_t j, std::int64_t width) {
   Strip<N> w{}, o{};
   if (b.delta) w = first_read<N>(S, ld, b.k, K);
   for (std::int64_t t = 0; t < b.rows; ++t) {
-    const float *k = b.k + t * K, *q = b.q + t * K, *v = b.v + t * V + j;
+    const float *k = b.k + t * K, *q = b.q + t * K, *v = b.v + t * b.ldv + j;
     const float alpha = std::exp(b.g[t]), beta = b.beta[t];
+    if (t + kAhead < b.rows)
+      for (std::int64_t i = 0; i < width; i += 16) __builtin_prefetch(v + kAhead * b.ldv + i);
     if (!whole) {
       std::memcpy(row_v, v, bytes(width));
       v = row_v;
@@ -105,7 +108,7 @@ static void strip_rows(const Block& b, std::int64_t j, std::int64_t width) {
     if (b.delta && t + 1 < b.rows) sweep<true>(S, ld, alpha, k, q, k + K, y, K, o, w);
     else sweep<false>(S, ld, alpha, k, q, nullptr, y, K, o, w);
     for (int i = 0; i < N; ++i) o.x[i] *= b.scale;
-    float* to = b.o + t * V + j;
+    float* to = b.o + t * b.ldo + j;
     store_strip(whole ? to : row_o, o);
     if (!whole) std::memcpy(to, row_o, bytes(width));
   }

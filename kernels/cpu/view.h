@@ -39,6 +39,8 @@ struct View {
   const std::int64_t* stride = nullptr;
   explicit operator bool() const { return data != nullptr; }
   std::int64_t at(std::int64_t i, std::int64_t j) const { return i * stride[0] + j * stride[1]; }
+  bool rows_of_floats() const { return type == Element::f32 && stride[2] == 1; }
+  float* floats(std::int64_t i, std::int64_t j) const { return reinterpret_cast<float*>(data) + at(i, j); }
 };
 
 // `n` elements from element `first` on, `step` apart.
@@ -53,7 +55,10 @@ void load(float* to, const View& t, std::int64_t first, std::int64_t step, std::
 
 inline void read(float* to, const View& t, std::int64_t first, std::int64_t step, std::int64_t n) {
   switch (t.type) {
-    case Element::f32: return load<float>(to, t, first, step, n, [](float x) { return x; });
+    case Element::f32:
+      if (step == 1) std::copy_n(reinterpret_cast<const float*>(t.data) + first, n, to);   // faster than the loop the compiler makes
+      else load<float>(to, t, first, step, n, [](float x) { return x; });
+      return;
     case Element::f16: return load<std::uint16_t>(to, t, first, step, n, from_fp16);
     default: return load<std::uint16_t>(to, t, first, step, n, from_bf16);
   }

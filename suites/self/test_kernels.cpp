@@ -6,6 +6,9 @@
 #include "kernels/call_image.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/convert.h"
+#define GDN_ISA test
+#include "kernels/cpu/products.h"
+#undef GDN_ISA
 #include "kernels/cpu/recurrent.h"
 #include "kernels/registry.h"
 #include "kernels/session.h"
@@ -402,30 +405,67 @@ TEST_CASE("fast conversions are those of reference/format.h") {
     }
 }
 
+TEST_CASE("the chunk kernels give the same bits at every vector width, whatever surrounds a row or column") {
+  std::vector<const cpu::ChunkFunctions*> all{&cpu::portable::kChunkFunctions};
 #ifdef GDN_HAVE_AVX2
-TEST_CASE("the ordered products give the same bits with and without AVX2") {
-  if (!__builtin_cpu_supports("avx2")) return;
-  for (const auto [rows_, K, V] : {std::array<std::int64_t, 3>{64, 32, 40}, {63, 5, 7}, {1, 1, 1}, {18, 21, 9}}) {
-    const std::size_t work = 200000;
-    std::vector<float> q(64 * 32), k(q), v(64 * 40), g(64), beta(64), S(32 * 40), memory(work), o(64 * 40);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) all.push_back(&cpu::avx2::kChunkFunctions);
+#endif
+#ifdef GDN_HAVE_AVX512
+  if (__builtin_cpu_supports("avx512f")) all.push_back(&cpu::avx512::kChunkFunctions);
+#endif
+  for (const auto [rows_, K, V] : {std::array<std::int64_t, 3>{64, 32, 40}, {63, 5, 7}, {1, 1, 1}, {18, 21, 9}, {47, 130, 70}, {9, 16, 16}}) {
+    const auto n = [](std::int64_t floats) { return static_cast<std::size_t>(floats); };
+    std::vector<float> q(n(rows_ * K)), k(q), v(n(rows_ * V)), g(n(rows_)), beta(g), S(n(K * V));
     const Random random(7, "block");
     std::uint64_t i = 0;
     for (auto* x : {&q, &k, &v, &S})
-      for (float& y : *x) y = cpu::round_bf16(static_cast<float>(random.normal(i++)));
+      for (float& y : *x) y = cpu::round_bf16(static_cast<float>(random.normal(i++) / 4));
     for (float& y : g) y = static_cast<float>(-random.uniform(i++));
+    if (rows_ > 20) g[11] = -200;                  // forgets what was before
     for (float& y : beta) y = static_cast<float>(random.uniform(i++));
-    std::vector<float> S2 = S, o2 = o;
-    const cpu::Block block{rows_, K, V, 0.25f, true, false, q.data(), k.data(), v.data(), g.data(), beta.data(), S.data(), o.data(), memory.data()};
-    cpu::portable::kChunkFunctions.bf16(block);
-    cpu::Block again = block;
-    again.S = S2.data();
-    again.o = o2.data();
-    cpu::avx2::kChunkFunctions.bf16(again);
-    CHECK(std::memcmp(S.data(), S2.data(), S.size() * 4) == 0);
-    CHECK(std::memcmp(o.data(), o2.data(), o.size() * 4) == 0);
+    for (const bool narrow : {false, true}) {
+      CAPTURE(rows_, K, V, narrow);
+      const auto run = [&](const cpu::ChunkFunctions& functions, std::int64_t columns, std::vector<float>& after) {
+        std::vector<float> state(n(K * columns)), o(n(rows_ * columns)), memory(functions.workspace(64, K, columns));
+        for (std::int64_t d = 0; d < K; ++d)
+          for (std::int64_t j = 0; j < columns; ++j) state[n(d * columns + j)] = S[n(d * V + j)];
+        cpu::Block block{rows_, K, columns, 0.25f, true, false, q.data(), k.data(), v.data(), g.data(), beta.data(), state.data(), o.data(), memory.data()};
+        block.ldv = V;                             // the first value channels
+        (narrow ? functions.bf16 : functions.fp32)(block);
+        after = state;
+        after.insert(after.end(), o.begin(), o.end());
+      };
+      std::vector<float> first, other;
+      run(*all[0], V, first);
+      for (const cpu::ChunkFunctions* functions : all) {
+        run(*functions, V, other);
+        CHECK(std::memcmp(first.data(), other.data(), first.size() * 4) == 0);
+      }
+      std::vector<float> one;                      // a single value channel
+      run(*all.back(), 1, one);
+      for (std::int64_t d = 0; d < K + rows_; ++d)
+        if (one[n(d)] != first[n(d * V)]) FAIL("row " << d);
+    }
   }
 }
-#endif
+
+TEST_CASE("the exponential of the chunk kernels keeps within its 1.25 units in the last place, subnormal results included") {
+  const auto check = [](float x) {
+    const float got = cpu::test::exp_of(cpu::test::all(x))[0];
+    const double exact = std::exp(static_cast<double>(x));
+    const double unit = std::ldexp(1.0, std::max(std::ilogb(exact), -126) - 23);
+    if (!(std::fabs(static_cast<double>(got) - exact) <= 1.25 * unit)) FAIL(x << " gives " << got);
+  };
+  for (int i = 0; i <= 2'000'000; ++i) check(static_cast<float>(-104 + i * (192.0 / 2'000'000)));
+  for (int e = -149; e < 0; ++e) check(-std::ldexp(1.0f, e)), check(std::ldexp(1.0f, e));
+  const auto at = [](float x) { return cpu::test::exp_of(cpu::test::all(x))[0]; };
+  CHECK(at(0.0f) == 1);
+  CHECK(at(-0.0f) == 1);
+  CHECK(at(-1e30f) == 0);
+  CHECK(at(-std::numeric_limits<float>::infinity()) == 0);
+  CHECK(std::isinf(at(90.0f)));
+  CHECK(std::isnan(at(std::numeric_limits<float>::quiet_NaN())));
+}
 
 TEST_CASE("the recurrence in strips gives the bits of the recurrence written down, at every vector width") {
   std::vector<const cpu::RecurrentFunctions*> all{&cpu::portable::kRecurrentFunctions};
