@@ -26,7 +26,7 @@ struct RandomTokens final : Family {
                         "prefill/n1_t300_h1_hv2_k128_v128/bf16/h0", "prefill/n1_t200_h1_hv2_k128_v128/fp32/h0",
                         "prefill/n1_t300_h1_hv2_k64_v64/fp16/h0"});
     if (level != Level::ci)
-      for (Problem& more : fill::problems({"prefill/n1_t2000_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t2000_h2_hv4_k128_v128/fp32/h0"}))
+      for (Problem& more : fill::problems({"prefill/n1_t1000_h4_hv8_k128_v128/bf16/h0", "prefill/n1_t1000_h4_hv8_k128_v128/fp32/h0"}))
         p.push_back(std::move(more));
     return p;
   }

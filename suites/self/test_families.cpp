@@ -1,4 +1,5 @@
 // Case families: registered, named kinds exist, deterministic, within the level's size, and fit to show a slip.
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -82,4 +83,22 @@ TEST_CASE("cases are deterministic, well-formed and differ by seed") {
     other.seed = 2;
     CHECK(make_case(other).runs[0].inputs != c.runs[0].inputs);
   }
+}
+
+// What anti_vacuity asks of the final state; kernels are not needed to see it, and nobody runs them on every level and seed.
+TEST_CASE("a final state of random tokens still holds what was half-way, at every level") {
+  for (const Level level : {Level::smoke, Level::ci, Level::nightly})
+    for (const std::uint64_t seed : {1, 2, 3})
+      for (const CaseId& id : cases_of(level, seed, {"random_tokens"})) {
+        const Case c = make_case(id);
+        CAPTURE(case_id(c));
+        const std::int64_t T = id.problem.tokens(), HV = id.problem.value_heads;
+        double most = -1e30;
+        for (std::int64_t h = 0; h < HV; ++h) {
+          double sum = 0;
+          for (std::int64_t t = T / 2; t < T; ++t) sum += c.runs[0].inputs.at("g").at(t * HV + h);
+          most = std::max(most, sum);
+        }
+        CHECK(most > -16.6);
+      }
 }
