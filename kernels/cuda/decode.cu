@@ -1,11 +1,11 @@
-// Decode and verify on a pool of states, in fp32. Bound by memory: every state is read and written once, so all of a block's
-// state is on its way at once, whole rows of it, before anything waits.
+// Decode and verify on a pool of states, in fp32. Bound by memory: every state is read and written once, so a block's whole
+// part of it is on its way at once, several blocks to a multiprocessor, and the new state leaves before the output is summed.
 #include "kernels/cuda/decode.cuh"
 
 namespace gdn_cuda {
 namespace {
 
-constexpr int kGroups = 16;                        // of key channels; a thread of a group holds four value channels
+constexpr int kRows = 16;                          // key channels of a thread, each with four value channels: 64 registers
 
 struct Pool {
   Forward f;
@@ -31,98 +31,121 @@ template <Type type> __device__ __forceinline__ void store4(void* data, int64_t 
   }
 }
 
-// Column c of the groups' parts, summed in one order whatever the launch.
-template <int kColumns> __device__ __forceinline__ float sum_groups(const float (*parts)[kColumns], int c) {
-  float x[kGroups];
+__host__ __device__ bool vector(const View& x) {
+  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.s0 % 4 == 0 && x.s1 % 4 == 0 && x.s2 % 4 == 0;
+}
+
+// Sums over the groups are pairs, pairs of pairs and so on, in one order whatever the launch: first those of a warp, then the warps.
+__device__ __forceinline__ float4 operator+(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
+template <int kLanes> __device__ __forceinline__ float4 sum_of_warp(float4 x) {
 #pragma unroll
-  for (int i = 0; i < kGroups; ++i) x[i] = parts[i][c];
+  for (int d = kLanes; d < 32; d *= 2)
+    x = x + make_float4(__shfl_xor_sync(~0u, x.x, d), __shfl_xor_sync(~0u, x.y, d), __shfl_xor_sync(~0u, x.z, d), __shfl_xor_sync(~0u, x.w, d));
+  return x;
+}
+template <int kWarps, int kLanes> __device__ __forceinline__ float4 sum_of_warps(const float4 (&parts)[kWarps][kLanes], int lane) {
+  float4 x[kWarps];
 #pragma unroll
-  for (int width = kGroups / 2; width > 0; width /= 2)
+  for (int w = 0; w < kWarps; ++w) x[w] = parts[w][lane];
 #pragma unroll
-    for (int i = 0; i < width; ++i) x[i] += x[i + width];
+  for (int step = 1; step < kWarps; step *= 2)
+#pragma unroll
+    for (int w = 0; w < kWarps; w += 2 * step) x[w] = x[w] + x[w + step];
   return x[0];
 }
 
-// kRows: key channels of a thread; kLanes: threads of a group, which read 16 kLanes contiguous bytes of a state's row.
-template <int kRows, int kLanes, Type state>
-__global__ void __launch_bounds__(kGroups * kLanes, kLanes == 8 ? (kRows == 16 ? 4 : 6) : (kRows == 16 ? 1 : 2)) decode(const __grid_constant__ Pool p) {
-  constexpr int kColumns = 4 * kLanes, kThreads = kGroups * kLanes;
-  __shared__ float ks[kRows * kGroups], qs[kRows * kGroups];
-  __shared__ __align__(16) float parts[kGroups][kColumns], ys[kColumns];
+// kGroups: of threads, each with every kGroups-th key channel; kLanes: threads of a group, which read 16 kLanes contiguous bytes of a state's
+// row. whole: K is kRows kGroups, V a multiple of a block's columns and states are aligned, so that nothing stands between one load and the next.
+template <int kGroups, int kLanes, Type state, bool whole>
+__global__ void __launch_bounds__(kGroups * kLanes, 512 / (kGroups * kLanes)) decode(const __grid_constant__ Pool p) {
+  constexpr int kColumns = 4 * kLanes, kWarps = kGroups * kLanes / 32, kParts = (kRows + kLanes - 1) / kLanes;
+  __shared__ float4 reads[kWarps][kLanes], outs[kWarps][kLanes];
   const Forward& f = p.f;
-  const int thread = threadIdx.x, lane = thread % kLanes, group = thread / kLanes;
-  const int hv = blockIdx.y, h = hv / (f.HV / f.H), v0 = blockIdx.x * kColumns, value = v0 + lane * 4, channels = f.V - value;
+  const int thread = threadIdx.x, lane = thread % kLanes, group = thread / kLanes, warp = thread / 32;
+  const int hv = blockIdx.y, h = hv / (f.HV / f.H), value = blockIdx.x * kColumns + lane * 4, channels = f.V - value;
   const int64_t n = blockIdx.z, slot = load_int(p.slots, n);
   if (slot < 0) return;
   const int64_t kept = p.accepted ? load_int(p.accepted, n) : 0;
   const View& from = kept > 0 ? p.snapshots : f.h0;
   const int64_t from_row = kept > 0 ? n * p.drafts + kept - 1 : slot;
-  const auto vector = [](const View& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.s0 % 4 == 0 && x.s1 % 4 == 0 && x.s2 % 4 == 0; };
+  const auto row = [&](int i) { return i * kGroups + group; };
+  const auto inside = [&](int i) { return whole || (row(i) < f.K && channels > 0); };
   float4 S[kRows];
   {
-    const bool wide = vector(from);
+    const bool wide = whole || vector(from);
     int64_t at = from_row * from.s0 + hv * from.s1 + group * from.s2 + value;
 #pragma unroll
     for (int i = 0; i < kRows; ++i, at += kGroups * from.s2)
-      S[i] = i * kGroups + group < f.K && channels > 0 ? load4<state>(from.data, at, channels, wide) : make_float4(0, 0, 0, 0);
+      S[i] = inside(i) ? load4<state>(from.data, at, whole ? 4 : channels, wide) : make_float4(0, 0, 0, 0);
   }
-  const auto put = [&](const View& to, int64_t row) {
-    const bool wide = vector(to);
-    int64_t at = row * to.s0 + hv * to.s1 + group * to.s2 + value;
+  const auto put = [&](const View& to, int64_t where) {
+    const bool wide = whole || vector(to);
+    int64_t at = where * to.s0 + hv * to.s1 + group * to.s2 + value;
 #pragma unroll
     for (int i = 0; i < kRows; ++i, at += kGroups * to.s2)
-      if (i * kGroups + group < f.K && channels > 0) store4<state>(to.data, at, S[i], channels, wide);
+      if (inside(i)) store4<state>(to.data, at, S[i], whole ? 4 : channels, wide);
   };
   if (p.verify && kept > 0) put(f.h0, slot);       // the draft that was kept becomes the state of its slot
-  const bool column = thread < kColumns && v0 + thread < f.V;   // this thread sums one value channel
   for (int64_t t = n * p.tokens; t < (n + 1) * p.tokens; ++t) {
-    for (int i = thread; i < kRows * kGroups; i += kThreads) {
-      ks[i] = i < f.K ? load(f.k, t * f.k.s0 + h * f.k.s1 + i) : 0.0f;
-      qs[i] = i < f.K ? load(f.q, t * f.q.s0 + h * f.q.s1 + i) : 0.0f;
+    float k[kParts], q[kParts], v[4];              // of this group's rows, spread over its lanes; of this thread's columns
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      const int r = row(i * kLanes + lane);
+      const bool there = i * kLanes + lane < kRows && r < f.K;
+      k[i] = there ? load(f.k, t * f.k.s0 + h * f.k.s1 + r) : 0.0f;
+      q[i] = there ? load(f.q, t * f.q.s0 + h * f.q.s1 + r) : 0.0f;
     }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] = j < channels ? load(f.v, t * f.v.s0 + hv * f.v.s1 + value + j) : 0.0f;
     const float alpha = f.g ? expf(load(f.g, t * f.g.s0 + hv * f.g.s1)) : 1.0f;
-    float beta = 1, v = 0;
-    if (column) {
-      if (f.beta) beta = load(f.beta, t * f.beta.s0 + hv * f.beta.s1);
-      v = load(f.v, t * f.v.s0 + hv * f.v.s1 + v0 + thread);
-    }
-    __syncthreads();
+    const float beta = f.beta ? load(f.beta, t * f.beta.s0 + hv * f.beta.s1) : 1.0f;
     float4 part = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const float k = ks[i * kGroups + group];
+      const float ki = __shfl_sync(~0u, k[i / kLanes], i % kLanes, kLanes);
       S[i] = make_float4(alpha * S[i].x, alpha * S[i].y, alpha * S[i].z, alpha * S[i].w);
-      part = make_float4(fmaf(S[i].x, k, part.x), fmaf(S[i].y, k, part.y), fmaf(S[i].z, k, part.z), fmaf(S[i].w, k, part.w));
+      part = make_float4(fmaf(S[i].x, ki, part.x), fmaf(S[i].y, ki, part.y), fmaf(S[i].z, ki, part.z), fmaf(S[i].w, ki, part.w));
     }
-    *reinterpret_cast<float4*>(&parts[group][lane * 4]) = part;
+    part = sum_of_warp<kLanes>(part);
+    if (thread % 32 < kLanes) reads[warp][lane] = part;
     __syncthreads();
-    if (thread < kColumns) ys[thread] = beta * (v - sum_groups<kColumns>(parts, thread));
-    __syncthreads();
-    const float4 y = *reinterpret_cast<const float4*>(ys + lane * 4);
+    const float4 read = sum_of_warps(reads, lane);
+    const float4 y = make_float4(beta * (v[0] - read.x), beta * (v[1] - read.y), beta * (v[2] - read.z), beta * (v[3] - read.w));
     part = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const float k = ks[i * kGroups + group], q = qs[i * kGroups + group];
-      S[i] = make_float4(fmaf(k, y.x, S[i].x), fmaf(k, y.y, S[i].y), fmaf(k, y.z, S[i].z), fmaf(k, y.w, S[i].w));
-      part = make_float4(fmaf(S[i].x, q, part.x), fmaf(S[i].y, q, part.y), fmaf(S[i].z, q, part.z), fmaf(S[i].w, q, part.w));
+      const float ki = __shfl_sync(~0u, k[i / kLanes], i % kLanes, kLanes), qi = __shfl_sync(~0u, q[i / kLanes], i % kLanes, kLanes);
+      if (!inside(i)) continue;                    // 0 times an infinite y is not 0
+      S[i] = make_float4(fmaf(ki, y.x, S[i].x), fmaf(ki, y.y, S[i].y), fmaf(ki, y.z, S[i].z), fmaf(ki, y.w, S[i].w));
+      part = make_float4(fmaf(S[i].x, qi, part.x), fmaf(S[i].y, qi, part.y), fmaf(S[i].z, qi, part.z), fmaf(S[i].w, qi, part.w));
     }
-    *reinterpret_cast<float4*>(&parts[group][lane * 4]) = part;
-    if (p.verify) put(p.snapshots, t);
-    __syncthreads();                               // also frees ks and qs for the next token
-    if (column) store(f.o, t * f.o.s0 + hv * f.o.s1 + v0 + thread, f.scale * sum_groups<kColumns>(parts, thread));
+    put(p.verify ? p.snapshots : f.h0, p.verify ? t : slot);
+    part = sum_of_warp<kLanes>(part);
+    if (thread % 32 < kLanes) outs[warp][lane] = part;
+    __syncthreads();                               // the next token's writes to reads come after it, those to outs after the next one
+    if (thread < kLanes) {
+      const float4 o = sum_of_warps(outs, lane);
+      const float e[4] = {o.x, o.y, o.z, o.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        if (j < channels) store(f.o, t * f.o.s0 + hv * f.o.s1 + value + j, f.scale * e[j]);
+    }
   }
-  if (!p.verify) put(f.h0, slot);
 }
 
-template <int kRows, int kLanes> void launch(const Pool& p, cudaStream_t stream) {
+template <int kGroups, int kLanes, Type state> void launch(const Pool& p, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((p.f.V + 4 * kLanes - 1) / (4 * kLanes)), static_cast<unsigned>(p.f.HV), static_cast<unsigned>(p.f.N));
-  if (p.f.h0.type == Type::f32) decode<kRows, kLanes, Type::f32><<<grid, kGroups * kLanes, 0, stream>>>(p);
-  else if (p.f.h0.type == Type::bf16) decode<kRows, kLanes, Type::bf16><<<grid, kGroups * kLanes, 0, stream>>>(p);
-  else decode<kRows, kLanes, Type::f16><<<grid, kGroups * kLanes, 0, stream>>>(p);
+  if (p.f.K == kRows * kGroups && p.f.V % (4 * kLanes) == 0 && vector(p.f.h0) && vector(p.snapshots)) decode<kGroups, kLanes, state, true><<<grid, kGroups * kLanes, 0, stream>>>(p);
+  else decode<kGroups, kLanes, state, false><<<grid, kGroups * kLanes, 0, stream>>>(p);
 }
-template <int kRows> void launch(const Pool& p, cudaStream_t stream) {
-  if (p.f.V <= 32) launch<kRows, 8>(p, stream);
-  else launch<kRows, 32>(p, stream);
+template <int kGroups, int kLanes> void launch(const Pool& p, cudaStream_t stream) {
+  if (p.f.h0.type == Type::f32) launch<kGroups, kLanes, Type::f32>(p, stream);
+  else if (p.f.h0.type == Type::bf16) launch<kGroups, kLanes, Type::bf16>(p, stream);
+  else launch<kGroups, kLanes, Type::f16>(p, stream);
+}
+template <int kGroups> void launch(const Pool& p, cudaStream_t stream) {
+  if (p.f.V <= 32) launch<kGroups, 8>(p, stream);
+  else launch<kGroups, 16>(p, stream);
 }
 
 }  // namespace
