@@ -32,6 +32,8 @@ struct Params {
   unsigned char *M, *P;                            // [chunks,HV] tiles of 64 x 64 bf16, swizzled as in shared memory; M holds M beta
   Factors* factors;                                // [chunks,HV]
   int vector_o;                                    // rows of o can be written 16 bytes at a time
+  int first, last;                                 // chunks of a sequence to go through now; all but the last part end before the sequence does
+  float* carried;                                  // [blocks,KP/2,128] states between two parts, as the threads of `forward` hold them
 };
 struct Maps { CUtensorMap q, k, v; };
 
@@ -68,7 +70,7 @@ __global__ void __launch_bounds__(256, KP <= 128 ? 2 : 1) prepare(const __grid_c
   __shared__ GateRows gates;
 
   const Forward& f = p.f;
-  const int chunk = blockIdx.y, h = blockIdx.x, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const int chunk = p.first + blockIdx.y, h = blockIdx.x, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   int64_t begin;
   const int rows = locate_chunk(f, p.chunk_offset, chunk, &begin);
   if (rows == 0) return;
@@ -175,7 +177,8 @@ __global__ void __launch_bounds__(160, 1) forward(const __grid_constant__ Params
   const int v0 = blockIdx.x * 64, hv = blockIdx.y, thread = threadIdx.x;
   const int64_t n = blockIdx.z;
   const int64_t begin = load_int(f.cu, n), end = load_int(f.cu, n + 1);
-  const int chunks = static_cast<int>((end - begin + C - 1) / C);
+  const int chunks = static_cast<int>((end - begin + C - 1) / C), last = min(chunks, p.last);
+  if (p.first > 0 && p.first >= chunks) return;    // rows past the end of the sequence
   const int64_t first_chunk = f.N > 1 ? p.chunk_offset[n] : 0;
   if (thread == 0) {
     for (int s = 0; s < L::stages; ++s) {
@@ -190,7 +193,7 @@ __global__ void __launch_bounds__(160, 1) forward(const __grid_constant__ Params
     if (thread > 128) return;
     const int h = hv / (f.HV / f.H);
     int s = 0, round = 0;
-    for (int c = 0; c < chunks; ++c) {
+    for (int c = p.first; c < last; ++c) {
       if (round > 0) barrier_wait(empty + s, (round - 1) & 1);
       const uint32_t at = shared_address(shared + s * L::stage);
       const int row = static_cast<int>(begin) + c * C;
@@ -209,9 +212,14 @@ __global__ void __launch_bounds__(160, 1) forward(const __grid_constant__ Params
 
   const int warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int value0 = v0 + warp * 16 + g;           // this thread's value channels: value0, value0 + 8
+  float* carried = p.carried + static_cast<int64_t>(hv * gridDim.x + blockIdx.x) * (KP / 2) * 128 + thread;
   float S[KP / 2];                                 // S^T: [n8][4], rows value0 (0,1), value0+8 (2,3), key channels 8 n8 + 2t, +1
 #pragma unroll
   for (int i = 0; i < KP / 2; ++i) {
+    if (p.first > 0) {
+      S[i] = carried[i * 128];
+      continue;
+    }
     const int value = value0 + ((i & 2) ? 8 : 0), key = (i / 4) * 8 + 2 * t + (i & 1);
     S[i] = f.h0 && value < f.V && key < f.K ? load(f.h0, n * f.h0.s0 + hv * f.h0.s1 + key * f.h0.s2 + value) : 0.0f;
   }
@@ -259,7 +267,7 @@ __global__ void __launch_bounds__(160, 1) forward(const __grid_constant__ Params
   };
 
   int s = 0, phase = 0;
-  for (int c = 0; c < chunks; ++c) {
+  for (int c = p.first; c < last; ++c) {
     const uint32_t at = base + s * L::stage;
     const auto& factors = *reinterpret_cast<const Factors*>(shared + s * L::stage + L::factors);
     const int64_t row = begin + static_cast<int64_t>(c) * C;
@@ -279,7 +287,7 @@ __global__ void __launch_bounds__(160, 1) forward(const __grid_constant__ Params
 #pragma unroll
     for (int b = 0; b < KP / 16; ++b) wgmma_n64<0>(O, a[b], descriptor(at + L::q + (b / 4) * kTile + (b % 4) * 32, 0), b > 0);
     wgmma_commit();
-    if (c > 0) write_output(row - C);
+    if (c > p.first) write_output(row - C);
     wgmma_wait<1>();                               // X = S^T k; O = S^T q may still be on its way
 
     uint32_t bf[4][4];                             // v - e^G S^T k, as operand of M beta
@@ -344,8 +352,11 @@ __global__ void __launch_bounds__(160, 1) forward(const __grid_constant__ Params
 #pragma unroll
     for (int i = 0; i < 16; ++i) out[i] = pack(O[2 * i], O[2 * i + 1]);
   }
-  if (chunks > 0) write_output(begin + static_cast<int64_t>(chunks - 1) * C);
-  if (f.ht) {
+  if (last > p.first) write_output(begin + static_cast<int64_t>(last - 1) * C);
+  if (last < chunks) {
+#pragma unroll
+    for (int i = 0; i < KP / 2; ++i) carried[i * 128] = S[i];
+  } else if (f.ht) {
 #pragma unroll
     for (int i = 0; i < KP / 2; ++i) {
       const int value = value0 + ((i & 2) ? 8 : 0), key = (i / 4) * 8 + 2 * t + (i & 1);
@@ -364,8 +375,13 @@ __global__ void repack(View from, __nv_bfloat16* to, int64_t rows, int heads, in
   }
 }
 
+constexpr int kParts = 4;
+
 struct Plan {
   int64_t chunks = 0;                              // upper bound
+  int parts = 1;
+  cudaStream_t forwarding = nullptr;               // beside the call's stream where there are parts
+  cudaEvent_t prepared[kParts] = {}, done = nullptr;
   void* workspace = nullptr;
   __nv_bfloat16 *q = nullptr, *k = nullptr, *v = nullptr;  // room for repacked inputs
   Params params{};
@@ -374,6 +390,10 @@ struct Plan {
 void destroy(void* opaque) {
   auto* plan = static_cast<Plan*>(opaque);
   cudaFree(plan->workspace);
+  if (plan->forwarding) cudaStreamDestroy(plan->forwarding);
+  if (plan->done) cudaEventDestroy(plan->done);
+  for (cudaEvent_t e : plan->prepared)
+    if (e) cudaEventDestroy(e);
   delete plan;
 }
 
@@ -409,8 +429,23 @@ int create(const gdn_problem* problem, void** out, char* message, size_t size) {
   const size_t tiles = rounded(slots * kTile), factors = rounded(slots * sizeof(Factors));
   // Rows of 8 values or a multiple go to the bulk copies as they are, unless the tensors turn out misaligned.
   const size_t key_rows = rounded(static_cast<size_t>(problem->T) * problem->H * padded(static_cast<int>(problem->K)) * 2);
+  // Where the grid leaves multiprocessors idle, a long sequence goes in parts (NOTES.md, version 5).
+  const size_t blocks = static_cast<size_t>(problem->HV) * ((problem->V + 63) / 64), KP = problem->K <= 64 ? 64 : problem->K <= 128 ? 128 : 256;
+  if (problem->N == 1 && blocks < static_cast<size_t>(properties.multiProcessorCount)) plan->parts = plan->chunks >= 256 ? kParts : plan->chunks >= 64 ? 2 : 1;
+  if (plan->parts > 1) {
+    int least = 0, greatest = 0;
+    bool made = cuda_ok(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream priorities", message, size) &&
+                cuda_ok(cudaStreamCreateWithPriority(&plan->forwarding, cudaStreamNonBlocking, greatest), "stream", message, size) &&
+                cuda_ok(cudaEventCreateWithFlags(&plan->done, cudaEventDisableTiming), "event", message, size);
+    for (cudaEvent_t& e : plan->prepared) made = made && cuda_ok(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "event", message, size);
+    if (!made) {
+      destroy(plan);
+      return GDN_ERROR;
+    }
+  }
+  const size_t carried = plan->parts > 1 ? rounded(blocks * KP / 2 * 128 * sizeof(float)) : 0;
   const size_t value_rows = rounded(static_cast<size_t>(problem->T) * problem->HV * padded(static_cast<int>(problem->V)) * 2);
-  if (!cuda_ok(cudaMalloc(&plan->workspace, offsets + 2 * tiles + factors + 2 * key_rows + value_rows), "workspace", message, size)) {
+  if (!cuda_ok(cudaMalloc(&plan->workspace, offsets + 2 * tiles + factors + 2 * key_rows + value_rows + carried), "workspace", message, size)) {
     destroy(plan);
     return GDN_ERROR;
   }
@@ -422,6 +457,7 @@ int create(const gdn_problem* problem, void** out, char* message, size_t size) {
   plan->q = reinterpret_cast<__nv_bfloat16*>(at += factors);
   plan->k = reinterpret_cast<__nv_bfloat16*>(at += key_rows);
   plan->v = reinterpret_cast<__nv_bfloat16*>(at += key_rows);
+  plan->params.carried = reinterpret_cast<float*>(at += value_rows);
   *out = plan;
   return GDN_OK;
 }
@@ -460,21 +496,37 @@ bool encode(CUtensorMap* map, const View& x, int64_t rows, int heads, int width,
 }
 
 template <int KP>
-int launch(const Plan& plan, const Params& p, const Maps& maps, cudaStream_t stream, char* message, size_t size) {
+int launch(const Plan& plan, Params p, const Maps& maps, cudaStream_t stream, char* message, size_t size) {
   constexpr int prepare_bytes = PrepareLayout<KP>::bytes;
   auto ok = [&](cudaError_t status, const char* what) { return cuda_ok(status, what, message, size); };
   if (!ok(cudaFuncSetAttribute(prepare<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes), "prepare attribute") ||
       !ok(cudaFuncSetAttribute(forward<KP>, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout<KP>::bytes), "forward attribute"))
     return GDN_ERROR;
   const dim3 grid(static_cast<unsigned>((p.f.V + 63) / 64), static_cast<unsigned>(p.f.HV), static_cast<unsigned>(p.f.N));
-  const dim3 prepare_grid(static_cast<unsigned>(p.f.H), static_cast<unsigned>(plan.chunks));
   if (p.f.T > 0 && p.f.N > 1) plan_chunks<<<1, 1024, 0, stream>>>(p.f, p.chunk_offset);
-  if (p.f.T > 0) {
-    prepare<KP><<<prepare_grid, 256, prepare_bytes, stream>>>(p);
-    if (!ok(cudaGetLastError(), "launch of prepare")) return GDN_ERROR;
+  const auto prepare_part = [&](cudaStream_t on, int64_t chunks) {
+    prepare<KP><<<dim3(static_cast<unsigned>(p.f.H), static_cast<unsigned>(chunks)), 256, prepare_bytes, on>>>(p);
+    return ok(cudaGetLastError(), "launch of prepare");
+  };
+  const auto forward_part = [&](cudaStream_t on) {
+    forward<KP><<<grid, 160, Layout<KP>::bytes, on>>>(p, maps);
+    return ok(cudaGetLastError(), "launch of forward");
+  };
+  const auto after = [&](cudaStream_t later, cudaEvent_t event, cudaStream_t earlier) {
+    return ok(cudaEventRecord(event, earlier), "event") && ok(cudaStreamWaitEvent(later, event), "event");
+  };
+  p.first = 0;
+  p.last = INT_MAX;
+  if (plan.parts == 1) return (p.f.T == 0 || prepare_part(stream, plan.chunks)) && forward_part(stream) ? GDN_OK : GDN_ERROR;
+  // While `forward` goes through a part, the multiprocessors that it leaves idle prepare the next one.
+  const int64_t per = (plan.chunks + plan.parts - 1) / plan.parts;
+  for (int i = 0; i < plan.parts; ++i) {
+    const bool end = i + 1 == plan.parts;
+    p.first = static_cast<int>(i * per);
+    p.last = end ? INT_MAX : static_cast<int>((i + 1) * per);
+    if (!prepare_part(stream, end ? plan.chunks - i * per : per) || !after(plan.forwarding, plan.prepared[i], stream) || !forward_part(plan.forwarding)) return GDN_ERROR;
   }
-  forward<KP><<<grid, 160, Layout<KP>::bytes, stream>>>(p, maps);
-  return ok(cudaGetLastError(), "launch of forward") ? GDN_OK : GDN_ERROR;
+  return after(stream, plan.done, plan.forwarding) ? GDN_OK : GDN_ERROR;
 }
 
 int run(void* opaque, const gdn_call* call, char* message, size_t size) {
