@@ -21,6 +21,7 @@ class Family {
   virtual std::string profile() const = 0;         // core, varlen, sizes, gate_edges, ...; stages/inverse: of profile stages too
   virtual std::string rationale() const = 0;       // why it exists, in sentences; printed by explain
   virtual std::vector<std::string> kinds() const = 0;  // kinds of fault it must kill by itself
+  virtual std::string own_fault() const = 0;       // of the bank: no other family that is asked of the same kernel catches it (suites/power.h), which is why this one may not go
   virtual bool random() const { return false; }    // eligible for the statistical check
   virtual bool exact_scale() const { return false; }   // needs a scale that is a power of two to show what it is for
   virtual std::vector<Problem> problems(Level level) const = 0;

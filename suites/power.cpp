@@ -451,14 +451,25 @@ PowerResult measure_power(const PowerOptions& o, const std::function<void(std::s
 
 std::vector<std::size_t> greedy_cover(const PowerResult& r, const std::vector<CaseId>& given) {
   constexpr double kOverhead = 4;                  // token-heads that a case costs beside its own
-  std::map<std::size_t, std::set<std::string>> killed_by;        // case -> variants
-  std::set<std::string> open;
-  for (const FaultPower& f : r.faults)
-    for (const VariantPower& v : f.variants)
-      for (const Kill& k : v.kills) {
-        killed_by[k.case_index].insert(std::string(f.fault->name) + "/" + v.name());
-        open.insert(std::string(f.fault->name) + "/" + v.name());
-      }
+  std::map<std::size_t, std::set<std::string>> killed_by;        // case -> what it catches
+  std::set<std::string> open, basic;
+  std::vector<std::string> operations, profiles;   // of the cases; profile empty where it is basic
+  for (const PowerCase& c : r.cases) {
+    operations.push_back("/" + std::string(operation_of(parse_case_id(c.id).problem)));
+    const std::string profile = find_family(c.family)->profile();
+    profiles.push_back(is_basic(operations.back().substr(1), profile) ? "" : "/" + profile);
+  }
+  for (const bool of_basic : {true, false})        // what a basic profile catches, no other need catch
+    for (const FaultPower& f : r.faults)
+      for (const VariantPower& v : f.variants)
+        for (const Kill& k : v.kills) {
+          if (profiles[k.case_index].empty() != of_basic) continue;
+          const std::string what = f.fault->name + (r.full ? "/" + v.name() : "") + operations[k.case_index];
+          if (of_basic) basic.insert(what);
+          else if (basic.count(what)) continue;
+          killed_by[k.case_index].insert(what + profiles[k.case_index]);
+          open.insert(what + profiles[k.case_index]);
+        }
   std::set<std::string> free;
   for (const CaseId& id : given) free.insert(case_id(id));
   for (std::size_t i = 0; i < r.cases.size(); ++i)
@@ -561,13 +572,15 @@ const char* name(Naming n) {
 std::string smoke_text(const PowerResult& r) {
   std::string text =
       "# What level smoke runs beside the small problems of every family, which claims are tested by: the least set of cases, found greedily,\n"
-      "# with which it kills every form and scalar of every fault of the bank that level " + std::string(name(r.level)) + " kills.\n"
-      "# Made by: gdn-cts power --level " + name(r.level) + " --full --smoke suites/smoke.txt\n";
-  std::set<std::string> lines;
-  for (const std::size_t i : greedy_cover(r, own_cases_of(Level::smoke))) {
-    const CaseId id = parse_case_id(r.cases[i].id);
-    lines.insert(id.family + " " + to_string(id.problem) + "\n");
-  }
+      "# with which it kills every fault of the bank that level " + std::string(name(r.level)) + " kills, in each operation, and among the families of its basic profile where these do.\n"
+      "# Made anew by: gdn-cts power --level " + name(r.level) + " --full --smoke suites/smoke.txt (every form and scalar); extended for new faults by --losses in place of --full\n";
+  const std::vector<CaseId> own = own_cases_of(Level::smoke), all = cases_of(Level::smoke, 1);
+  std::set<std::string> lines, owned;
+  const auto line = [](const CaseId& id) { return id.family + " " + to_string(id.problem) + "\n"; };
+  for (const CaseId& id : own) owned.insert(line(id));
+  for (const CaseId& id : all)
+    if (!r.full && !owned.count(line(id))) lines.insert(line(id));
+  for (const std::size_t i : greedy_cover(r, r.full ? own : all)) lines.insert(line(parse_case_id(r.cases[i].id)));
   for (const std::string& l : lines) text += l;
   return text;
 }

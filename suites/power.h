@@ -99,10 +99,12 @@ struct PowerResult {
 // Cases of level smoke first, then those of families that list the fault's kind, small ones before large ones.
 PowerResult measure_power(const PowerOptions& o, const std::function<void(std::size_t done, std::size_t total)>& progress = {});
 
-// The least set of cases found greedily (most new variants of faults per token-head first, then without those that the later ones made
-// needless) that kills every variant of every fault that the whole run killed and that `given`, cases run anyway, do not. Needs a full run.
+// The least set of cases found greedily (most new kills per token-head first, then without those that the later ones made needless) that
+// kills what the whole run killed and `given`, cases run anyway, do not: every fault in every operation, and every variant of it where the run
+// is full; by a family of the operation's basic profile where one does, since nothing else is asked of a kernel that declares little.
+// Needs a run that is full or for losses.
 std::vector<std::size_t> greedy_cover(const PowerResult& r, const std::vector<CaseId>& given = {});
-// The cases that level smoke runs beside the families' small problems (suites/smoke.txt).
+// The cases that level smoke runs beside the families' small problems (suites/smoke.txt). Of a run for losses: those that it runs now, and more.
 std::string smoke_text(const PowerResult& r);
 // Kinds that a family lists and that no fault of the kind was killed by in it: "typical: gate-clamped". Needs a full run.
 std::vector<std::string> unproven_kinds(const PowerResult& r);

@@ -397,6 +397,17 @@ constexpr Fault kTable[] = {
     {"state_in_bf16_when_long", "state-narrowed", RC, 1024, "the carried state is in bf16 from token 1024 on", "a path of its own for long sequences"},
     {"subnormal_outputs_flushed", "subnormals-flushed", RC, 0x1p-126, "outputs below the least normal fp32 number become 0", "compilers that flush subnormals by default"},
     {"subnormal_states_flushed", "subnormals-flushed", RC, 0x1p-126, "initial states below the least normal fp32 number are read as 0", "compilers that flush subnormals by default"},
+    {"half_precision_positions_wrap", "offset-overflow", RC, 64, "with fp16 inputs token positions wrap at 64", "one instance of a template that walks a single tile"},
+    {"stateless_heads_tiled", "head-map-wrong", RC, 0, "with fp32 inputs and neither initial nor final states value head h reads key head h mod H", "a path of its own for calls without states"},
+    {"stateless_chunks_not_chained", "state-zeroed-at-chunk-border", C, 0, "with fp32 inputs and neither initial nor final states every chunk starts from a zero state", "a path of its own for calls without states"},
+    {"idle_stretch_not_decayed", "gate-ignored", RC, 32, "from the 32nd token after a write on the state is not decayed until the next write", "padding that is marked by values instead of by lengths"},
+    {"sequence_number_in_12_bits", "sequence-state-mixed", RC, 4096, "initial states are found by the sequence number modulo 4096", "packed work descriptors with short fields"},
+    {"one_token_sequence_after_long_one_leaks", "one-token-sequence-mishandled", RC, 64, "a sequence of one token directly after one of 64 and more starts from the final state of that one", "separate paths for single tokens"},
+    {"gates_of_24_heads", "head-map-wrong", RC, 24, "value heads past the 24th take the gates of the heads 24 before", "tables of a fixed size"},
+    {"key_channels_past_192_dropped", "key-channels-dropped", RC, 192, "key channels past the 192nd are ignored", "tiles for the widths of smaller models"},
+    {"wide_value_tile_repeated", "value-channels-dropped", RC, 256, "with 256 value channels and more the upper half repeats the lower one", "a second tile of values that starts where the first did"},
+    {"negative_scale_sign_lost", "scale-wrong", RC, 0, "the sign of a negative scale is lost", "scales that are kept as logarithms or square roots"},
+    {"tail_of_long_sequence_dropped", "tail-tokens-dropped", RC, 256, "sequences of more than 256 tokens lose what is past their last multiple of 8", "unrolled loops without a remainder on the path for long contexts"},
     // --- memory and order ---
     {"one_element_wrong", "element-wrong", RC, 0x1p-4, "one output element is off by a sixteenth", "races and bad lanes"},
     {"one_lane_duplicated", "element-wrong", RC, 0, "one output element holds its neighbour's value", "races and bad lanes"},
@@ -442,6 +453,7 @@ class Body {
     V_ = x_.V;
     if (is("key_tail_dropped"_f) && K_ > 32) K_ = K_ / 32 * 32;
     if (is("key_tail_unmasked"_f)) K_ = (K_ + 31) / 32 * 32;
+    if (is("key_channels_past_192_dropped"_f)) K_ = std::min(K_, static_cast<std::int64_t>(p_));
     if (is("short_offsets_read_as_64_bit"_f) && x_.short_offsets) {   // two at once, of which a 32-bit register keeps the first
       for (std::size_t i = 0; i < x_.cu.size(); ++i) cu_.push_back(2 * i < x_.cu.size() ? x_.cu[2 * i] : 0);
     } else if (is("offsets_read_as_32_bit"_f) && !x_.short_offsets) {
@@ -494,6 +506,7 @@ class Body {
 
  private:
   bool is(int id) const { return f_ == id; }
+  bool stateless() const { return x_.io == DType::f32 && x_.h0.empty() && !x_.want_ht; }
   static T peak(const T* x, std::int64_t n) {
     T most = 0;
     for (std::int64_t i = 0; i < n; ++i) most = std::max(most, std::fabs(x[i]));
@@ -600,6 +613,7 @@ class Body {
     if (is("tail_chunk_dropped"_f) && len_ > kChunk) len_ = len_ / kChunk * kChunk;
     if (is("only_first_chunks_launched"_f)) len_ = std::min(len_, static_cast<std::int64_t>(p_) * kChunk);
     if (is("odd_last_token_skipped"_f)) len_ = len_ / 2 * 2;
+    if (is("tail_of_long_sequence_dropped"_f) && len_ > static_cast<std::int64_t>(p_)) len_ = len_ / 8 * 8;
     std::int64_t from = first_;
     lead_ = 0;
     if (is("chunk_starts_before_sequence"_f)) {
@@ -611,7 +625,7 @@ class Body {
     extra_ = kChunk;                               // rows behind the sequence as memory holds them: for faulty tails
 
     std::int64_t hk = hv / ratio_;
-    if (is("heads_tiled"_f)) hk = hv % x_.H;
+    if (is("heads_tiled"_f) || (is("stateless_heads_tiled"_f) && stateless())) hk = hv % x_.H;
     if (is("head_ratio_as_shift"_f)) {
       int shift = 0;
       while ((std::int64_t{2} << shift) <= ratio_) ++shift;
@@ -625,7 +639,7 @@ class Body {
     if (is("head_modulo_ratio"_f)) hk = std::min(hv % ratio_, x_.H - 1);
     if (is("first_key_head_for_all"_f)) hk = 0;
     const std::int64_t hq = is("query_head_clamped"_f) ? std::min(hv, x_.H - 1) : hk;
-    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : is("gate_of_neighbour_head"_f) ? (hv ^ 1) % x_.HV : hv, hb = is("beta_of_key_head"_f) || (is("zero_gates_path_takes_beta_by_key_head"_f) && zero_gates_) ? hk : hv;
+    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : is("gate_of_neighbour_head"_f) ? (hv ^ 1) % x_.HV : is("gates_of_24_heads"_f) ? hv % static_cast<std::int64_t>(p_) : hv, hb = is("beta_of_key_head"_f) || (is("zero_gates_path_takes_beta_by_key_head"_f) && zero_gates_) ? hk : hv;
     const std::int64_t rows = len_ + extra_;
     q_.assign(static_cast<std::size_t>(rows * K_), T(0));
     k_ = q_;
@@ -639,7 +653,7 @@ class Body {
     const std::int64_t v_heads = is("value_stride_of_key_heads"_f) ? x_.H : x_.HV;
     const std::int64_t g_heads = is("gate_stride_of_key_heads"_f) ? x_.H : x_.HV;
     for (std::int64_t t = 0; t < rows; ++t) {
-      const bool wraps = is("position_wraps"_f) || (is("wide_key_positions_wrap"_f) && x_.K > 64);
+      const bool wraps = is("position_wraps"_f) || (is("wide_key_positions_wrap"_f) && x_.K > 64) || (is("half_precision_positions_wrap"_f) && x_.io == DType::f16);
       const std::int64_t row = from + (wraps ? t % static_cast<std::int64_t>(p_) : t);
       if (row >= x_.rows) break;
       std::int64_t key = (row * q_heads + hk) * x_.K;
@@ -652,7 +666,7 @@ class Body {
       const bool turned = is("values_channel_before_head"_f);
       const bool repeated = is("half_precision_value_tile_repeated"_f) && x_.io == DType::f16 && x_.N == 1 && x_.a.empty() && !x_.pool;
       for (std::int64_t e = 0; e < V_; ++e) {
-        const std::int64_t c = repeated ? e % static_cast<std::int64_t>(p_) : e;
+        const std::int64_t c = repeated ? e % static_cast<std::int64_t>(p_) : is("wide_value_tile_repeated"_f) && x_.V >= static_cast<std::int64_t>(p_) ? e % ((x_.V + 1) / 2) : e;
         v_[t * V_ + e] = element(x_.v, turned ? (row * x_.V + c) * x_.HV + hv : (row * v_heads + hv) * x_.V + c);
       }
       const bool eighth = n >= static_cast<std::int64_t>(p_);
@@ -675,6 +689,12 @@ class Body {
         if (is("reset_erases_own_write"_f) && g_[t] < -104) b_[t] = 0;
         if (is("unwritten_token_not_decayed"_f) && b_[t] == 0) g_[t] = 0;
       }
+    if (is("idle_stretch_not_decayed"_f))
+      for (std::int64_t t = 0, idle = 0, wrote = 0; t < rows; ++t) {
+        wrote += b_[t] != 0;
+        idle = b_[t] == 0 ? idle + 1 : 0;
+        if (wrote > 0 && idle >= static_cast<std::int64_t>(p_)) g_[t] = 0;
+      }
     if (is("one_token_sequence_not_decayed"_f) && len_ == 1) g_[0] = 0;
     if (is("masked_fill_gate_skips_token"_f))
       for (std::int64_t t = 0; t < rows; ++t)
@@ -692,6 +712,7 @@ class Body {
     scale_ = static_cast<T>(x_.scale);
     const double K = static_cast<double>(x_.K);
     if (is("scale_missing"_f)) scale_ = 1;
+    if (is("negative_scale_sign_lost"_f)) scale_ = std::fabs(scale_);
     if (is("scale_twice"_f)) scale_ *= scale_;
     if (is("scale_fixed_for_odd_dims"_f) && (K_ & (K_ - 1)) != 0) scale_ = T(1) / std::sqrt(static_cast<T>(K_));
     if (is("scale_of_value_dim"_f)) scale_ = static_cast<T>(1 / std::sqrt(static_cast<double>(x_.V)));
@@ -843,7 +864,8 @@ class Body {
   void start(std::int64_t n, std::int64_t hv, const std::vector<double>& stale) {
     const bool leak = is("state_leaks_into_next_sequence"_f) || (is("ungated_state_leaks_into_next_sequence"_f) && x_.g.empty() && x_.rows > 0) ||
                       (is("half_precision_state_leaks"_f) && x_.io == DType::f16) ||
-                      (is("state_leaks_after_full_chunk"_f) && n > 0 && (cu_[n] - cu_[n - 1]) % kChunk == 0);
+                      (is("state_leaks_after_full_chunk"_f) && n > 0 && (cu_[n] - cu_[n - 1]) % kChunk == 0) ||
+                      (is("one_token_sequence_after_long_one_leaks"_f) && !x_.pool && n > 0 && len_ == 1 && cu_[n] - cu_[n - 1] >= static_cast<std::int64_t>(p_));
     const bool kept = (leak && n > 0) || (is("state_leaks_into_next_head"_f) && n == 0);
     if (!kept) std::fill(S_.begin(), S_.end(), T(0));
     Z_.assign(is("segment_transition_as_decay"_f) ? S_.size() : 0, T(0));
@@ -866,7 +888,7 @@ class Body {
     if (is("wide_key_states_of_four_sequences"_f) && x_.K > 64 && n >= static_cast<std::int64_t>(p_)) return;
     std::int64_t source = n;
     if (is("initial_state_of_first_sequence"_f)) source = 0;
-    if (is("sequence_number_in_8_bits"_f)) source = n % static_cast<std::int64_t>(p_);
+    if (is("sequence_number_in_8_bits"_f) || is("sequence_number_in_12_bits"_f)) source = n % static_cast<std::int64_t>(p_);
     if (is("sequence_number_in_6_bits"_f) && x_.HV > 1 && x_.K >= 64) source = n % static_cast<std::int64_t>(p_);
     if (is("empty_sequences_not_counted"_f)) {
       source = 0;
@@ -1046,6 +1068,7 @@ class Body {
   void carried_over(std::int64_t c0, std::int64_t chunk) {
     const auto p = static_cast<std::int64_t>(p_);
     if (is("later_sequence_zeroed_at_third_chunk"_f) && row_ > 0 && chunk == p) std::fill(S_.begin(), S_.end(), T(0));
+    if (is("stateless_chunks_not_chained"_f) && chunk > 0 && stateless()) std::fill(S_.begin(), S_.end(), T(0));
     if (is("state_in_bf16_every_fourth_chunk"_f) && chunk > 0 && chunk % p == 0) narrow_all(S_, Format::bf16);
     if (is("state_in_bf16_when_long"_f) && c0 >= p) narrow_all(S_, Format::bf16);
     if (is("wide_values_not_carried"_f) && chunk > 0 && V_ > p)

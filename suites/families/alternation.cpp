@@ -20,6 +20,7 @@ struct Alternation final : Family {
            "must give the same bits. What a kernel keeps by anything less than the whole problem shows in one of them. Kernels that declare "
            "none of the other sizes are exempt.";
   }
+  std::string own_fault() const override { return "output_dtype_of_first_call"; }
   std::vector<std::string> kinds() const override { return {"workspace-stale", "nondeterministic"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t20_h1_hv2_k32_v16/bf16/h0", "prefill/n1_t20_h1_hv2_k32_v16/fp32/h0", "prefill/n1_t20_h1_hv2_k16_v16/bf16/h0"});

@@ -361,6 +361,11 @@ struct Combinations final : Family {
            "rules and scales occur, and triples of the most telling ones; once among what every kernel declares and again with every option that it may. "
            "A case id says all of it. Tokens everywhere have gates and betas that show.";
   }
+  std::string own_fault() const override {
+    constexpr const char* kFaults[] = {"half_precision_value_tile_repeated", "many_wide_sequences_share_gates", "raw_bias_of_key_head_when_packed", "short_pool_stride_of_wide_keys",
+                                       "half_precision_snapshots", "raw_gates_of_eight_rows"};
+    return kFaults[static_cast<int>(part_)];
+  }
   std::vector<std::string> kinds() const override {
     switch (part_) {
       case Part::prefill:

@@ -22,6 +22,7 @@ struct PoolEdges final : Family {
                           "and integer exponents. Tokens here have gates of -inf, -1e30 and every size above, between slow ones; -inf has to erase the state "
                           "and leave the token's own write, and -90 makes of a state of 2^120 one that counts. Values of some heads are beyond fp16.";
   }
+  std::string own_fault() const override { return reflections_ ? "beta_clamped_to_one" : "infinite_gate_taken_as_zero"; }
   std::vector<std::string> kinds() const override {
     if (reflections_) return {"beta-clamped", "correction-wrong-weight"};
     return {"gate-infinite", "gate-reset-lost", "gate-clamped", "gate-tiny-lost", "saturation-wrong"};

@@ -20,6 +20,7 @@ struct DecodePool final : Family {
            "differs from V. Single gates reach from -60 to -1e4, which erases a state, single keys are 0 or short. Further runs put the rows in another order, give the same slots to other sequences, and come back "
            "to the first ones.";
   }
+  std::string own_fault() const override { return "rows_past_32_skipped"; }
   std::vector<std::string> kinds() const override {
     return {"slot-padding-mishandled", "slot-wrong", "slot-reuse-leaks", "state-stride-wrong", "workspace-stale",
             "state-shared-between-heads", "initial-state-transposed", "final-state-transposed", "initial-state-ignored",

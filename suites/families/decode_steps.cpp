@@ -16,6 +16,7 @@ struct DecodeSteps final : Family {
            "every one of them. What a step does wrong by little adds up: a state stored in a shorter format than declared, "
            "a decay of one part in a thousand lost, a gate or beta rounded. Slow and ungated heads keep it all.";
   }
+  std::string own_fault() const override { return "decode_checkpoint_in_bf16"; }
   std::vector<std::string> kinds() const override {
     return {"state-narrowed", "gate-tiny-lost", "gate-narrowed", "slot-wrong", "slot-reuse-leaks", "correction-before-decay", "decay-after-write"};
   }

@@ -24,6 +24,7 @@ struct ExactDictionary final : Family {
            "order d = 4^m, of norm 1 exactly and orthogonal to each other: again a dictionary, spread over all key channels, and with values in {-1,0,1} every stored number still "
            "fits 8 digits. Where K is no power of 4 these keys use the first, last or middle d channels in turn per sequence and seed.";
   }
+  std::string own_fault() const override { return "zero_gates_path_takes_beta_by_key_head"; }
   std::vector<std::string> kinds() const override {
     return {"correction-missing", "correction-wrong-weight", "read-before-write", "beta-shifted", "scale-wrong", "sign-wrong",
             "gate-mask-by-value", "state-zeroed-at-chunk-border", "state-stale-at-chunk-border", "tail-tokens-dropped", "mask-off-by-one", "local-term-wrong", "inverse-wrong", "uncorrected-values", "cross-term-missing",
@@ -35,7 +36,7 @@ struct ExactDictionary final : Family {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t70_h1_hv4_k64_v64/bf16/h0", "prefill/n1_t66_h2_hv4_k64_v64/fp32/h0",
                              "prefill/n1_t66_h1_hv2_k128_v64/bf16/h0,scale=0x1p-3", "prefill/n1_t66_h1_hv1_k128_v128/fp32/h0,scale=0x1p-3",
-                             "prefill/n1_t9_h1_hv2_k64_v16/bf16/h0,scale=0x1p+0"});
+                             "prefill/n1_t9_h1_hv2_k64_v16/bf16/h0,scale=0x1p+0", "prefill/n1_t20_h1_hv1_k256_v8/bf16/h0", "prefill/n1_t20_h1_hv1_k256_v8/fp32/h0"});
     std::vector<Problem> p = fill::problems(
         {"prefill/n1_t200_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t200_h2_hv4_k64_v64/fp32/h0", "prefill/n1_t129_h1_hv4_k16_v40/bf16/h0",
          "prefill/n1_t129_h1_hv4_k16_v40/fp32", "prefill/n1_t130_h1_hv4_k128_v128/bf16/h0,scale=0x1p-3",

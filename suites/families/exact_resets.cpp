@@ -16,6 +16,7 @@ struct ExactResets final : Family {
            "both sides of every chunk border and, together, at every row position, so that a decay off by one row, an absorbed gate "
            "sum or a reset that also erases the token's own write gives a wrong integer, not a small error.";
   }
+  std::string own_fault() const override { return "zero_decay_replaced"; }
   std::vector<std::string> kinds() const override {
     return {"gate-reset-lost", "gate-shifted", "gate-clamped", "gate-ignored", "gate-ratio-factored", "gate-mask-multiplied",
             "gate-mask-by-value", "tail-decay-wrong-row", "tail-gates-zeroed", "state-decay-wrong-at-chunk-border", "initial-state-decay-wrong",

@@ -28,6 +28,7 @@ struct GateSizes final : Family {
            "every token. beta is often 0, tiny, 1/2, 1 or next to 1. v and h0 negated must give the same bits negated, which decides where a "
            "coarse contract's bound cannot.";
   }
+  std::string own_fault() const override { return infinite_ ? "infinite_gates_subtracted" : "masked_fill_gate_skips_token"; }
   std::vector<std::string> kinds() const override {
     if (infinite_) return {"gate-infinite", "gate-reset-lost", "gate-absorbed", "gate-ratio-factored", "gate-mask-multiplied", "gate-clamped"};
     return {"gate-clamped", "gate-reset-lost", "gate-absorbed", "gate-ratio-factored", "gate-mask-multiplied", "gate-mask-by-value",

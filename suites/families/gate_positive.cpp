@@ -13,6 +13,7 @@ struct GatePositive final : Family {
     return "A state that grows by e^g per token is no memory, and a sign lost on the way to the kernel looks just like that. A kernel that declares "
            "refuses_growth must answer such a call by an error, be the gate one in the middle of a sequence or 1e-7 only.";
   }
+  std::string own_fault() const override { return "positive_gate_accepted"; }
   std::vector<std::string> kinds() const override { return {"gate-positive"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t9_h1_hv2_k16_v16/bf16/h0"});

@@ -19,6 +19,7 @@ struct HybridFamily final : Family {
     return "Three layers of the rule, a softmax attention and the layer after it: each gets the sum of all that came before, computed in fp32 to nearest, as its hidden states, and starts fresh; whole, cut once, and token by token. "
            "The attention itself is no operation of a kernel here: `gdn-cts experiments hybrid_paths` runs the whole stack.";
   }
+  std::string own_fault() const override { return "layer_hidden_square_sum_limited"; }
   std::vector<std::string> kinds() const override { return {"saturation-wrong", "conv-state-wrong", "final-state-wrong", "unwanted-normalisation"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"layer_prefill/n1_t4_h1_hv2_k8_v8/fp32/hidden=16,conv=4"});   // layer_steps has its faults there

@@ -19,6 +19,7 @@ struct InverseSteps final : Family {
            "above 2 for beta between 1 and 2. Even heads write with exact unit keys and undo it all in reverse order, so that the final state is h0; the others have "
            "beta anywhere between -1 and 3. v and h0 negated must give the same bits negated.";
   }
+  std::string own_fault() const override { return "negative_beta_clamped"; }
   std::vector<std::string> kinds() const override { return {"beta-clamped", "correction-wrong-weight"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t10_h2_hv2_k8_v8/bf16/h0", "prefill/n1_t10_h2_hv2_k8_v8/fp32/h0"});

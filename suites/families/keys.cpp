@@ -21,6 +21,7 @@ struct KeysFamily final : Family {
            "turn; non-negative keys with beta near 1; norms 0, 1e-4, 1e-3, 1e-2, 1 and 1.4. Further runs permute the key channels, and turn the exact "
            "keys into another orthonormal basis. Every run is judged against its own exact result.";
   }
+  std::string own_fault() const override { return "short_key_taken_as_zero"; }
   std::vector<std::string> kinds() const override {
     return {"inverse-by-products", "inverse-wrong", "unwanted-normalisation", "nan-in-output", "correction-missing", "key-channels-dropped",
             "sign-wrong", "mask-off-by-one", "uncorrected-values", "correction-wrong-weight"};

@@ -16,6 +16,7 @@ struct LayerGates final : Family {
     return "Each value head has gates of its own kind: softplus far below 0 beside a large rate and far above 0 beside a small one, so that e^x alone would be 0 or infinite and the decay is ordinary; a slow memory; the middle, where "
            "softplus is no straight line. Write strengths lie near 0, in the middle and near 1. The gate's parameters come in fp32 and in bf16.";
   }
+  std::string own_fault() const override { return "layer_softplus_overflows"; }
   std::vector<std::string> kinds() const override {
     return {"raw-gate-overflow", "raw-gate-underflow", "sign-wrong", "gate-domain-mixed", "gate-ignored", "beta-narrowed", "gate-narrowed", "beta-clamped"};
   }

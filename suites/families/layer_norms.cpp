@@ -15,6 +15,7 @@ struct LayerNorms final : Family {
   std::string rationale() const override {
     return "Hidden states and keys of a size at which eps = 1e-6 is no small part of their squares, so that its place shows; q and k divided by sqrt(sum x^2 + eps), by max(|x|, eps), or not at all.";
   }
+  std::string own_fault() const override { return "layer_l2norm_eps_outside"; }
   std::vector<std::string> kinds() const override { return {"l2norm-eps-wrong", "unwanted-normalisation", "norm-order-wrong", "gated-norm-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)

@@ -34,6 +34,7 @@ struct LayerPacking final : Family {
     return "Packed sequences, some empty, some of fewer tokens than the convolution reaches back, rows of NaN behind the last; each alone; two of them joined to one, where nothing may be reset; and the first of "
            "fresh states with zero tokens in front, as masked padding on the left leaves them, which must change no number that follows.";
   }
+  std::string own_fault() const override { return "layer_empty_sequence_history_cleared"; }
   std::vector<std::string> kinds() const override { return {"state-leaks-into-next-sequence", "conv-state-wrong", "empty-sequence-mishandled"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)

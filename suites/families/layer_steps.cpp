@@ -19,6 +19,7 @@ struct LayerSteps final : Family {
     return "One sequence in one call, cut once at every token (so that calls of fewer tokens than the convolution reaches back come first and last), and token by token by layer_decode, with the widths that models have "
            "and others. A recurrent kernel that promises it must return the same numbers; all runs are judged against the exact result.";
   }
+  std::string own_fault() const override { return "layer_history_of_first_row"; }
   std::vector<std::string> kinds() const override { return {"conv-state-wrong", "activation-order-wrong", "initial-state-ignored", "final-state-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)

@@ -14,6 +14,7 @@ struct LayerTypical final : Family {
     return "Everything from the hidden state to the layer's output, with states in and out, on weights of the size that trained ones have. Norm weights differ from channel to channel, heads are grouped, "
            "histories and states are random, so that nothing can be exchanged or left out unseen.";
   }
+  std::string own_fault() const override { return "layer_history_needs_final_state"; }
   std::vector<std::string> kinds() const override {
     return {"conv-state-wrong", "activation-order-wrong", "gated-norm-wrong", "norm-order-wrong", "unwanted-normalisation", "projection-packing-wrong", "head-map-wrong", "sign-wrong", "gate-ignored",
             "initial-state-ignored", "final-state-wrong", "final-state-unwritten"};

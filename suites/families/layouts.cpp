@@ -17,6 +17,7 @@ struct Layouts final : Family {
            "far apart that element offsets pass 2^31 and 2^32, in memory of which only the rows exist. Other cases hand over cu_seqlens in int32. The dense call must give the same numbers where the kernel declares "
            "that the shape does not matter.";
   }
+  std::string own_fault() const override { return "element_offsets_in_31_bits"; }
   std::vector<std::string> kinds() const override { return {"layout-stride-ignored", "offset-overflow"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t20_h1_hv2_k32_v16/bf16/h0,strided", "prefill/n1_t20_h1_hv2_k32_v16/fp32/h0,strided",

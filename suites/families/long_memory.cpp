@@ -15,6 +15,7 @@ struct LongMemory final : Family {
            "or kept in 16 bits passes them. Here decays are exactly 0 or around -1e-3 and only one token in "
            "sixteen writes, so that the initial state and the first tokens still show in the last output.";
   }
+  std::string own_fault() const override { return "idle_stretch_not_decayed"; }
   std::vector<std::string> kinds() const override {
     return {"state-zeroed-at-chunk-border", "state-stale-at-chunk-border", "state-decay-wrong-at-chunk-border", "gate-narrowed",
             "gate-tiny-lost", "gate-ignored", "state-narrowed", "state-rounded-too-often", "initial-state-ignored",

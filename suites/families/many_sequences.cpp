@@ -10,10 +10,11 @@ struct ManySequences final : Family {
   std::string name() const override { return "many_sequences"; }
   std::string profile() const override { return "varlen"; }
   std::string rationale() const override {
-    return "More sequences than fit in 8 bits, most of one to three tokens, some empty, some of C-1, C and C+1 tokens in between, each with its own "
+    return "More sequences than fit in 8 bits, and than in 12, most of one to three tokens, some empty, some of C-1, C and C+1 tokens in between, each with its own "
            "initial state, in a buffer longer than the last offset. Nothing is forgotten in one head, and the first token of a sequence decays "
            "its state, so that whatever crosses a border shows.";
   }
+  std::string own_fault() const override { return "sequence_number_in_12_bits"; }
   std::vector<std::string> kinds() const override {
     return {"sequence-state-mixed", "output-unwritten", "state-leaks-into-next-sequence", "empty-sequence-mishandled", "one-token-sequence-mishandled",
             "chunks-cross-sequences", "padding-used", "sequence-border-off-by-one"};
@@ -23,7 +24,7 @@ struct ManySequences final : Family {
     std::vector<Problem> p;
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text : {"n400_t3x100+0x20+1x130+63+64+65+2x147_h1_hv2_k16_v16/*/h0,pad=7", "n520_t1x256+0+2x263_h1_hv2_k8_v16/*", "n257_t1_h1_hv1_k32_v32/*/h0",
-                               "n70_t1x20+17+0+1x24+64+2x23_h1_hv2_k64_v64/*/h0"}) {
+                               "n4200_t1x4000+0x50+2x150_h1_hv1_k8_v8/*/h0,pad=3", "n70_t1x20+17+0+1x24+64+2x23_h1_hv2_k64_v64/*/h0"}) {
         std::string t = text;
         t.replace(t.find('*'), 1, dtype);
         p.push_back(parse_problem("prefill/" + t));

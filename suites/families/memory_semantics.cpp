@@ -20,6 +20,7 @@ struct MemorySemantics final : Family {
            "with decay 1/2 and beta 1/4, an item among noise writes, constant gates that converge to beta v / (1 - alpha (1 - beta)), and to v where nothing fades, random keys up to and beyond the capacity. "
            "One is the work of each key head. With option rule= the same for the sum, the decayed sum and the delta rule.";
   }
+  std::string own_fault() const override { return "small_correction_skipped"; }
   std::vector<std::string> kinds() const override {
     return {"correction-before-decay", "correction-missing", "correction-wrong-weight", "decay-after-write", "read-before-write", "gate-ignored", "beta-shifted", "gate-shifted"};
   }

@@ -19,6 +19,7 @@ struct PassThrough final : Family {
            "tf32, a transposed tile or a wrong stride shows at once, without any tolerance. One sequence is 1100 tokens long, for what is done to the "
            "state now and then only; a scale of 2^-130 makes outputs subnormal, and with one of 2^120 the states are.";
   }
+  std::string own_fault() const override { return "subnormal_states_flushed"; }
   std::vector<std::string> kinds() const override {
     return {"state-narrowed", "state-stride-wrong", "initial-state-ignored", "initial-state-transposed", "final-state-transposed",
             "final-state-unwritten", "state-shared-between-heads", "state-zeroed-at-chunk-border", "sequence-state-mixed", "beta-clamped",

@@ -16,6 +16,7 @@ struct RandomTokens final : Family {
            "where errors are random: no key, value, gate or beta is repeated, constant, zero or one. Keys share a "
            "direction, so that corrections are real, and decays reach from a few tokens to hundreds.";
   }
+  std::string own_fault() const override { return "corrected_values_cast_by_cutting"; }
   std::vector<std::string> kinds() const override {
     return {"rounding-truncates", "beta-narrowed", "gate-narrowed", "operand-narrowed", "inverse-narrowed", "state-narrowed"};
   }

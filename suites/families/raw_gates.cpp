@@ -83,6 +83,7 @@ struct RawGates final : Family {
            "infinite above 88 and 0 below -16.6, where a rate of 1e7 still makes a real decay of it. Heads here take rates from 0 "
            "to 1e7 and x from -100 to 100; their gates are ordinary ones.";
   }
+  std::string own_fault() const override { return "raw_no_rate_nan"; }
   std::vector<std::string> kinds() const override { return kinds_of_slip(); }
   std::vector<Problem> problems(Level level) const override {
     std::vector<Problem> list = level == Level::smoke
@@ -106,6 +107,7 @@ struct RawGateExtremes final : Family {
            "NaN where g is an ordinary gate, so the exponents have to meet before one is taken. Kernels that form the factor by itself "
            "declare A_log_max=88.";
   }
+  std::string own_fault() const override { return "raw_rate_overflows"; }
   std::vector<std::string> kinds() const override { return {"raw-gate-overflow", "raw-gate-underflow", "raw-gate-nan"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return in_both({"prefill/n1_t18_h1_hv3_k32_v32/*/h0,raw", "prefill/n1_t9_h1_hv2_k64_v64/*/h0,raw", "prefill/n1_t3_h1_hv2_k128_v128/*/h0,raw"});
@@ -121,6 +123,7 @@ struct RawGatesDecode final : Family {
     return "Decode kernels are the ones that take raw gates most often, and form them by another piece of code than prefill does: "
            "the same rates and tails as in raw_gates, step by step on a pool.";
   }
+  std::string own_fault() const override { return "raw_no_rate_nan"; }
   std::vector<std::string> kinds() const override { return kinds_of_slip(); }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)

@@ -19,6 +19,7 @@ struct Reflections final : Family {
            "keys in reverse order, which restores it; one has beta at 1, 2 and their neighbours; one anything in (0,2), one keys of norm 1.4 with beta up "
            "to 1. v and h0 negated must give the same bits negated.";
   }
+  std::string own_fault() const override { return "beta_clamped_to_one"; }
   std::vector<std::string> kinds() const override { return {"beta-clamped", "correction-wrong-weight", "correction-missing", "sign-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"prefill/n1_t34_h4_hv4_k16_v16/bf16/h0", "prefill/n1_t34_h4_hv4_k16_v16/fp32/h0"});

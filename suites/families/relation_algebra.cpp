@@ -18,6 +18,7 @@ struct RelationAlgebra final : Family {
            "rounding that is symmetric. What keys of the first half of the channels write does not matter to queries in the second. No rounding can tell such runs apart, so an epsilon, a clamp, a "
            "threshold, a value cut off instead of rounded, or memory that is not the problem's shows in the last bit.";
   }
+  std::string own_fault() const override { return "scores_rounded_down"; }
   std::vector<std::string> kinds() const override {
     return {"rounding-truncates", "unwanted-normalisation", "beta-clamped", "scale-wrong", "correction-wrong-weight", "saturation-wrong", "sign-wrong", "key-channels-dropped", "beta-shifted",
             "gate-mask-by-value", "workspace-stale", "output-unwritten", "initial-state-transposed", "final-state-transposed", "initial-state-ignored"};

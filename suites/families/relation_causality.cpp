@@ -20,6 +20,7 @@ struct RelationCausality final : Family {
            "prefix must be the same numbers. The cut lies inside a chunk. A third run has NaN and Inf after the cut, "
            "for kernels that declare that their masks select.";
   }
+  std::string own_fault() const override { return "mild_chunk_factored"; }
   std::vector<std::string> kinds() const override {
     return {"future-leaks", "gate-anchored-late", "mask-off-by-one", "gate-mask-multiplied",
             "nan-spreads"};

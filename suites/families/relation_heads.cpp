@@ -18,6 +18,7 @@ struct RelationHeads final : Family {
            "where the kernel declares that the shape does not matter; the permuted runs are judged by the bound as "
            "well.";
   }
+  std::string own_fault() const override { return "summation_order_by_head"; }
   std::vector<std::string> kinds() const override {
     return {"head-map-wrong", "output-stride-wrong", "state-shared-between-heads", "value-channels-dropped",
             "tile-from-wrong-dim", "batch-dependent", "layout-stride-ignored"};

@@ -20,6 +20,7 @@ struct RelationNonfinite final : Family {
            "channel, head and sequence must be the same numbers as without it; the rows before it as well, where the "
            "kernel declares that its masks select.";
   }
+  std::string own_fault() const override { return "values_scaled_by_row_peak"; }
   std::vector<std::string> kinds() const override {
     return {"nan-spreads", "value-channels-dropped", "state-shared-between-heads", "head-map-wrong", "layout-transposed"};
   }

@@ -18,6 +18,7 @@ struct RelationRepeat final : Family {
            "still holds something of the call between would differ. So would results that depend on the number of threads, 1, 2 or 3. In one run more the "
            "tensors are aligned as the kernel declares and no further.";
   }
+  std::string own_fault() const override { return "sums_split_by_threads"; }
   std::vector<std::string> kinds() const override {
     return {"nondeterministic", "workspace-stale", "output-unwritten", "layout-stride-ignored"};
   }

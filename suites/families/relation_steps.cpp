@@ -17,6 +17,7 @@ struct RelationSteps final : Family {
            "Both are judged by the bound, and a kernel that declares steps_as_prefill must return the same numbers twice. "
            "States are not symmetric and K differs from V, so two layouts of one state cannot agree.";
   }
+  std::string own_fault() const override { return "query_scaled_first_in_decode"; }
   std::vector<std::string> kinds() const override {
     return {"initial-state-transposed", "final-state-transposed", "slot-wrong", "initial-state-ignored", "one-token-sequence-mishandled", "paths-differ"};
   }

@@ -22,6 +22,7 @@ struct Rules final : Family {
     return "The recurrence with parts fixed, and the same inputs under the rule whose limit it is: the sum as a decayed sum with g = 0 and beta = 1, as retention without decay; retention as a decayed sum with beta = 1; a decayed sum and the "
            "gated delta rule with beta = 0, where both only decay, and with alpha = 0, where nothing is read back; the delta rule as the gated one with g = 0; KDA with a decay for every key channel, and with one for all as the gated delta rule; KDA with complex decays, and its angles 0 as KDA. All runs are judged against exact results, which agree.";
   }
+  std::string own_fault() const override { return "channel_gates_reversed"; }
   std::vector<std::string> kinds() const override { return {"correction-missing", "correction-wrong-weight", "beta-shifted", "channel-gate-wrong", "complex-turn-wrong", "mask-off-by-one", "initial-state-ignored",
                                                               "cross-term-missing", "state-leaks-into-next-sequence", "head-map-wrong"}; }
   std::vector<Problem> problems(Level level) const override {

@@ -17,6 +17,7 @@ struct RulesPool final : Family {
     return "A step of KDA is another piece of code than its prefill: a gate for every key channel, with complex decays one for every pair and an angle to turn it by. On a pool with rows without a sequence, token by token and "
            "with draft tokens of which some are accepted; complex decays once more without angles, and as KDA.";
   }
+  std::string own_fault() const override { return "complex_angle_sign"; }
   std::vector<std::string> kinds() const override { return {"channel-gate-wrong", "complex-turn-wrong"}; }
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke) return fill::problems({"decode/n2_t3_h1_hv2_k8_v8/fp32/h0,slots=4,rule=complex_kda"});

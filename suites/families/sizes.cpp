@@ -15,6 +15,7 @@ struct Sizes final : Family {
            "a remainder somewhere; HV/H in {1, 2, 3, 4, 5, 8, 16}, one key head, three heads; over several chunks as well. A kernel that takes one dimension for another, or rounds one "
            "down to its tile, shows in whole channels.";
   }
+  std::string own_fault() const override { return "key_vector_tail_counted_twice"; }
   std::vector<std::string> kinds() const override {
     return {"key-channels-dropped", "value-channels-dropped", "tile-from-wrong-dim", "head-map-wrong", "output-stride-wrong", "state-stride-wrong",
             "scale-wrong", "initial-state-transposed", "final-state-transposed", "final-state-unwritten", "initial-state-ignored", "layout-stride-ignored", "state-zeroed-at-chunk-border"};

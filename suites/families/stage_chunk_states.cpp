@@ -13,6 +13,7 @@ struct ChunkStatesStage final : Family {
            "some length. Key heads hold, in turn: what a model asks for; whole numbers without decay, which must come out exactly; gates down to -1e4; one key for all tokens; beta up to 2. "
            "With and without an initial state, K below, equal to and above V, ragged tails, packed sequences, an empty one, chunks of 16 to 128.";
   }
+  std::string own_fault() const override { return "stage_states_after_chunk"; }
   std::vector<std::string> kinds() const override {
     return {"state-stale-at-chunk-border", "tail-decay-wrong-row", "cross-term-missing", "initial-state-ignored", "tail-tokens-dropped"};
   }

@@ -15,6 +15,7 @@ struct GateSumStage final : Family {
            "where gates are slow. Heads hold, in turn: mild gates; whole numbers, whose sums are exact; gates down to -1e4; one of -1e30, which swallows what follows it; "
            "-inf, after which the sum is -inf; zeros in half of the places. Ragged tails, packed sequences, an empty one, chunks of 16 to 128.";
   }
+  std::string own_fault() const override { return "stage_sum_exclusive"; }
   std::vector<std::string> kinds() const override {
     return {"gate-shifted", "state-decay-wrong-at-chunk-border", "sequence-gates-cross", "gate-infinite", "tail-tokens-dropped"};
   }

@@ -13,6 +13,7 @@ struct GramStage final : Family {
            "slow). Key heads hold, in turn: what a model asks for; one key for all tokens; whole numbers without decay, which must come out exactly; gates down to -1e4; a sum of -1e30; "
            "non-negative keys with beta up to 2. Several value heads to a key head, ragged tails, packed sequences, chunks of 16 to 128.";
   }
+  std::string own_fault() const override { return "stage_gram_diagonal"; }
   std::vector<std::string> kinds() const override {
     return {"mask-off-by-one", "correction-wrong-weight", "sign-wrong", "head-map-wrong", "gate-ignored", "tail-tokens-dropped"};
   }

@@ -16,6 +16,7 @@ struct InverseStage final : Family {
            "by half with every row, so that only the residual (I+L) X - I shows a row of low precision; a key and its opposite in turn with beta near 2; non-negative keys; strong gates. "
            "Ragged tails, packed sequences, chunks of 16 to 128.";
   }
+  std::string own_fault() const override { return "stage_inverse_corner_in_tf32"; }
   std::vector<std::string> kinds() const override {
     return {"inverse-by-products", "inverse-wrong", "inverse-narrowed", "sign-wrong", "layout-transposed"};
   }

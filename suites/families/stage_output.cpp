@@ -12,6 +12,7 @@ struct OutputStage final : Family {
            "a model asks for; whole numbers without decay and with a scale that is a power of two, which must come out exactly; gates down to -1e4; one key for all tokens; beta up to 2. "
            "K below, equal to and above V, several value heads to a key head, ragged tails, packed sequences, chunks of 16 to 128.";
   }
+  std::string own_fault() const override { return "stage_output_mask_strict"; }
   std::vector<std::string> kinds() const override {
     return {"mask-off-by-one", "scale-wrong", "state-stale-at-chunk-border", "gate-ignored", "tail-tokens-dropped"};
   }

@@ -13,6 +13,7 @@ struct UwStage final : Family {
            "nearly the identity. Key heads hold, in turn: one key for all tokens; what a model asks for; whole numbers, which must come out exactly; gates down to -1e4; beta up to 2. "
            "K below, equal to and above V, several value heads to a key head, ragged tails, packed sequences, chunks of 16 to 128.";
   }
+  std::string own_fault() const override { return "stage_uw_u_from_keys"; }
   std::vector<std::string> kinds() const override {
     return {"gate-ignored", "correction-wrong-weight", "mask-off-by-one", "tile-from-wrong-dim", "tail-tokens-dropped"};
   }

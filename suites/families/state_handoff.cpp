@@ -23,6 +23,7 @@ struct StateHandoff final : Family {
            "A short sequence that is given in one call is also given cut at odd rows, token by token, and with tokens of beta=0 and g=0 inside or in front: the same tokens at other places of a call and "
            "of a chunk. A recurrent kernel that declares that the shape does not matter must return the same numbers; all runs are judged against the exact result.";
   }
+  std::string own_fault() const override { return "summation_order_by_position"; }
   std::vector<std::string> kinds() const override {
     return {"initial-state-ignored", "initial-state-decay-wrong", "initial-state-transposed", "final-state-transposed",
             "final-state-wrong", "final-state-unwritten", "state-handoff-broken", "state-stride-wrong", "state-shared-between-heads",

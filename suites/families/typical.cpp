@@ -16,6 +16,7 @@ struct Typical final : Family {
            "random ones are nearly orthogonal and make the correction trivial. Grouped heads, an initial state of real size "
            "that is not symmetric, and lengths that are no multiple of a chunk.";
   }
+  std::string own_fault() const override { return "state_workspace_of_18_bits"; }
   std::vector<std::string> kinds() const override {
     return {"correction-before-decay", "correction-missing", "correction-wrong-weight", "decay-after-write", "read-before-write",
             "beta-clamped", "beta-shifted", "scale-wrong", "sign-wrong", "gate-clamped", "gate-ignored", "gate-shifted",
@@ -27,7 +28,8 @@ struct Typical final : Family {
   std::vector<Problem> problems(Level level) const override {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t35_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t70_h2_hv4_k64_v64/fp32/h0",
-                             "prefill/n1_t70_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t21_h2_hv4_k128_v128/fp32/h0", "prefill/n1_t1_h16_hv32_k128_v128/bf16/h0"});
+                             "prefill/n1_t70_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t21_h2_hv4_k128_v128/fp32/h0", "prefill/n1_t1_h16_hv32_k128_v128/bf16/h0",
+                             "prefill/n1_t70_h1_hv1_k64_v64/fp16/h0", "prefill/n1_t70_h1_hv1_k64_v64/fp32/noht"});
     std::vector<Problem> p = fill::problems(
         {"prefill/n1_t130_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t130_h2_hv4_k128_v128/fp32/h0",
          "prefill/n1_t257_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t257_h2_hv4_k64_v64/fp32/h0",

@@ -21,6 +21,7 @@ struct Values final : Family {
            "few tokens while its gates decay as fast, so that the state stays level. The largest states end with a decay below the normal range of fp32. Further options give gates, beta or states in 16 bits. A second run "
            "is the sum of two sets of values and states. Every run is judged against its own exact result, v and h0 negated by the bits.";
   }
+  std::string own_fault() const override { return "subnormal_decay_flushed"; }
   std::vector<std::string> kinds() const override {
     return {"saturation-wrong", "subnormals-flushed", "gate-narrowed", "state-narrowed", "state-rounded-too-often", "accumulator-narrowed", "nan-in-output"};
   }

@@ -20,6 +20,7 @@ struct VerifySnapshots final : Family {
            "pool where nothing was accepted; the last call is a plain step. Outputs, every snapshot and the pool are judged, "
            "rows without a sequence and slots that nobody uses are there as well.";
   }
+  std::string own_fault() const override { return "rows_past_32_skipped"; }
   std::vector<std::string> kinds() const override {
     return {"snapshot-wrong", "acceptance-wrong", "slot-wrong", "slot-padding-mishandled", "slot-reuse-leaks", "gate-clamped", "gate-reset-lost",
             "scale-wrong", "output-unwritten", "head-map-wrong", "key-channels-dropped", "subnormals-flushed", "nan-in-output"};

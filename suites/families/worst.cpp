@@ -39,6 +39,7 @@ struct Worst final : Family {
            "greatest error in units of the bound, with the kernels and contracts that their lines in golden/worst name, and are "
            "run as they were found, at every level.";
   }
+  std::string own_fault() const override { return "key_rows_aligned_down"; }
   std::vector<std::string> kinds() const override { return {"operand-narrowed", "inverse-narrowed", "state-narrowed"}; }
   std::vector<Problem> problems(Level) const override {
     std::vector<Problem> all;

@@ -52,7 +52,7 @@ Run probe(const std::string& text, const std::vector<double>& gates, double norm
 
 std::vector<Run> probes() {
   const double inf = std::numeric_limits<double>::infinity();
-  return {
+  std::vector<Run> all{
       probe("prefill/n4_t70+0+1+130_h2_hv6_k48_v80/fp32/h0,pad=5", {0, -1e-5, -1e-3, -0.02, -0.5, -5}, 0.9, 1, 1.9),
       probe("prefill/n2_t64+67_h2_hv6_k16_v24/fp32/h0,pad=3,scale=0x1p-1", {0, -0.01, -0.01, -0.01, -20, -88, -1e4, -inf}, 1.2, 1, 1),
       probe("prefill/n1_t130_h1_hv3_k32_v16/fp32/h0", {-0.02, -90, -3e-3}, 1, 1e6, 1),
@@ -83,7 +83,15 @@ std::vector<Run> probes() {
       probe("prefill/n1_t5_h1_hv1_k8_v66/fp16/h0", {-0.01}, 1, 1, 1),
       probe("prefill/n10_t2_h1_hv1_k96_v2/fp32/h0", {-0.01, -0.3, -0.7}, 1, 1, 1),
       probe("prefill/n1_t9_h1_hv1_k8_v8/fp32/h0,scale=0x1p-130", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t70_h1_hv1_k8_v8/fp16", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t70_h2_hv4_k8_v8/fp32/noht", {-0.01}, 1, 1, 1),
+      probe("prefill/n1_t263_h1_hv26_k8_v2/bf16/h0,scale=-0x1p-1", {-0.01, -0.3}, 1, 1, 1),
+      probe("prefill/n3_t65+1+2_h1_hv1_k200_v260/bf16", {-0.01}, 1, 1, 1),
+      probe("prefill/n4100_t1_h1_hv1_k2_v2/fp32/h0", {-0.01}, 1, 1, 1),
   };
+  all.push_back(probe("prefill/n1_t50_h1_hv1_k8_v8/fp32/h0", {-0.1}, 1, 1, 1));     // one write, then none
+  for (std::int64_t t = 1; t < 50; ++t) all.back().inputs.at("beta").set(t, 0);
+  return all;
 }
 
 // Largest difference in units of the largest expected value; infinite where finiteness differs.

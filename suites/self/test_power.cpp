@@ -359,6 +359,21 @@ TEST_CASE("level smoke is what its file says") {
     }
 }
 
+// That nobody else who is asked of the same kernel does is proven by `gdn-cts power --level ci --losses`: minutes.
+TEST_CASE("every family catches the fault that it states as its own") {
+  for (const Family* f : families()) {
+    PowerOptions o;
+    o.families = {f->name()};
+    o.faults = {f->own_fault()};
+    o.losses = true;                               // no further than the first kill of each operation
+    o.measure_survivors = false;
+    const PowerResult r = measure_power(o);
+    INFO(f->name() << " " << f->own_fault());
+    CHECK(r.killed() == 1);
+    CHECK(r.alarms.empty());
+  }
+}
+
 // Minutes of work, so by hand: GDN_FAMILIES=keys,sizes test_power '[kinds]', all families without it.
 TEST_CASE("every kind that a family lists is killed by that family alone", "[.][kinds]") {
   const char* only = std::getenv("GDN_FAMILIES");

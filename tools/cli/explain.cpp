@@ -101,6 +101,7 @@ std::string explain_family(const Family& f) {
   std::size_t width = 0;
   for (const std::string& k : f.kinds()) width = std::max(width, k.size());
   for (const std::string& k : f.kinds()) s += fmt::format("  {:<{}}  {}\n", k, width, kind_sentence(k));
+  s += fmt::format("\nWithout it nobody catches, in a kernel of its operation and profile: {}\n{}", f.own_fault(), wrapped(find_fault(f.own_fault())->mechanism, 2));
   s += "\nCases: ";
   for (Level l : {Level::smoke, Level::ci, Level::nightly}) s += fmt::format("{}{} at {}", l == Level::smoke ? "" : ", ", cases_of(l, 1, {f.name()}).size(), name(l));
   s += fmt::format("\n  {} list cases --family {} --level smoke\n", invocation(), f.name());

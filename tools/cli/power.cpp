@@ -1,6 +1,7 @@
 // gdn-cts power: the suite judged by the faults it catches. Kill matrix of the fault bank.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "reports/file.h"
@@ -27,32 +28,35 @@ struct PowerCommand final : Command {
     o.option("--seed", seed, "N", "seed of the cases");
     o.option("--case", cases, "ID", "these cases only", false);
     o.flag("--full", full, "every case and every check, not only up to a fault's first catch; says what each family catches alone and which cases are enough");
-    o.flag("--losses", losses, "every fault until two families have caught it in the same operation: the families whose loss loses no fault (exit status 1)");
+    o.flag("--losses", losses, "is each family missed? The fault that it states as its own (or --fault), until two families of one operation have caught it; exit status 1 where a loss loses nothing");
     o.flag("--identify", identify, "is the fault named right on the cases that it fails? All of them with --full, else the first of each form and scalar");
     o.flag("--no-survivors", quick, "do not measure the signal-to-noise ratio of survivors");
     o.option("--json", json, "FILE", "the matrix as JSON");
     o.option("--page", page, "FILE", "the matrix as an HTML page");
     o.option("--shard", shard, "I/N", "part I of N of the cases; --from puts the parts together");
     o.option("--from", from, "FILE", "measure nothing: the JSON of parts, together", true);
-    o.option("--smoke", smoke, "FILE", "with --full: the cases that define level smoke (suites/smoke.txt)");
+    o.option("--smoke", smoke, "FILE", "the cases that define level smoke (suites/smoke.txt): with --full made anew, with --losses those there are and what catches these faults");
     o.footer("Exit status 1 when a fault survives that is not equivalent, or a correct twin fails a case.");
   }
   int run() override {
     if (!from.empty() && !losses) full = true;
     if (losses && full) throw Usage("--losses is a part of --full: one of them");
-    if (!smoke.empty() && (!full || !faults.empty() || !families.empty() || !cases.empty()))
-      throw Usage("--smoke needs --full, and all faults, families and cases");
+    if (!smoke.empty() && !losses && (!full || !faults.empty() || !families.empty() || !cases.empty()))
+      throw Usage("--smoke needs --losses, or --full and all faults, families and cases");
     PowerOptions options;
     options.level = parse_level(level);
     options.seed = seed;
     options.families = families;
     options.faults = faults;
+    if (losses && faults.empty())
+      for (const Family* f : gdn::families())
+        if (families.empty() || std::find(families.begin(), families.end(), f->name()) != families.end()) options.faults.push_back(f->own_fault());
     options.case_ids = cases;
     options.full = full;
     options.losses = losses;
     options.identify = identify;
     options.measure_survivors = !quick && !losses;
-    options.harness = faults.empty();
+    options.harness = faults.empty() && !losses;
     PowerResult result;
     if (!shard.empty()) std::tie(options.shard, options.shards) = parse_shard(shard);
     for (const std::string& file : from) {
@@ -91,7 +95,7 @@ struct PowerCommand final : Command {
     };
     write(json, power_json(result));
     write(page, power_page(result));
-    if (full) write(smoke, smoke_text(result));
+    write(smoke, smoke.empty() ? "" : smoke_text(result));
     if (losses) return families_without_loss(result).empty() && result.alarms.empty() ? 0 : 1;
     return result.killed() == result.counted() && result.alarms.empty() ? 0 : 1;
   }
