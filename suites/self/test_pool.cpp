@@ -144,7 +144,8 @@ TEST_CASE("the CPU kernels step as they prefill, and pass the families") {
       const Case c = make_case(id);
       const Record r = judge_case(make_golden(c), c, *session);
       INFO(kernel << " " << r.case_id << ": " << r.reason);
-      CHECK(r.verdict == "PASSED");
+      const bool declared = c.problem.io != DType::f16 || kernel == std::string_view("cpu_recurrent_fp32");
+      CHECK(r.verdict == (declared ? "PASSED" : "NOT_SUPPORTED"));
     }
     const Case c = make_case(parse_case_id("relation_steps:decode/n3_t20_h2_hv4_k16_v24/fp32/h0,slots=5:5"));
     const TensorSet steps = session->run(c.runs[0], "").outputs, whole = session->run(c.runs[1], "").outputs;
