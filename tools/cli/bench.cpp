@@ -2,6 +2,7 @@
 // they were measured on. Nothing here decides anything.
 #include <fmt/format.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,7 +54,7 @@ struct BenchCommand final : Command {
   std::string json, level = "smoke", gate_kernel = "cpu_chunk_bf16", device = "cpu", problem;
   std::string figures = "null";                    // of the oracle against multiprecision, JSON
   std::uint64_t repeats = 5, threads = 0;
-  Table table{{{"what"}, {"size, token-heads", true}, {"runs", true}, {"median s", true}, {"least s", true}, {"most s", true}, {"us per token-head", true}, {"share of floor", true}}, {}};
+  Table table{{{"what"}, {"size, token-heads", true}, {"runs", true}, {"median s", true}, {"least s", true}, {"most s", true}, {"processor s", true}, {"us per token-head", true}, {"share of floor", true}}, {}};
 
   std::string name() const override { return "bench"; }
   std::string summary() const override { return "speed of oracle, kernels, checks and the whole gate"; }
@@ -81,24 +82,42 @@ struct BenchCommand final : Command {
   }
   bool wanted(const std::string& part) const { return (what.empty() && part != "growth") || std::find(what.begin(), what.end(), part) != what.end(); }
 
-  static double seconds_of(const std::function<void()>& work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  struct Times {
+    std::vector<double> wall, processor;           // seconds of each run; the second of all threads, 0 where it is not known
+    void add(double w, double p) { wall.push_back(w), processor.push_back(p); }
+    bool known() const { return median_of(processor) > 0; }
+    double least() const { return *std::min_element(wall.begin(), wall.end()); }
+  };
+  // With the children that have ended: kernels run in one.
+  static double processor_seconds() {
+    double sum = 0;
+    for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+      rusage u;
+      getrusage(who, &u);
+      for (const timeval& t : {u.ru_utime, u.ru_stime}) sum += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    }
+    return sum;
   }
-  void row(const std::string& label, double token_heads, const std::vector<double>& seconds, double floor = 0) {
+  static void time(const std::function<void()>& work, Times& times) {
+    const auto start = std::chrono::steady_clock::now();
+    const double used = processor_seconds();
+    work();
+    times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), processor_seconds() - used);
+  }
+  void row(const std::string& label, double token_heads, const Times& times, double floor = 0) {
+    const std::vector<double>& seconds = times.wall;
     const double median = median_of(seconds);
     table.rows.push_back({label, fmt::format("{:.4g}", token_heads), std::to_string(seconds.size()), fmt::format("{:.3g}", median),
                           fmt::format("{:.3g}", *std::min_element(seconds.begin(), seconds.end())), fmt::format("{:.3g}", *std::max_element(seconds.begin(), seconds.end())),
-                          fmt::format("{:.3g}", 1e6 * median / token_heads), floor > 0 ? fmt::format("{:.0f} %", 100 * floor / median) : std::string("-")});
+                          times.known() ? fmt::format("{:.3g}", median_of(times.processor)) : "-", fmt::format("{:.3g}", 1e6 * median / token_heads), floor > 0 ? fmt::format("{:.0f} %", 100 * floor / median) : std::string("-")});
   }
   void measure(Progress& progress, const std::string& label, double token_heads, const std::function<void()>& work) {
-    std::vector<double> seconds;
+    Times times;
     for (std::uint64_t i = 0; i < repeats; ++i) {
       progress.at(i, repeats, label);
-      seconds.push_back(seconds_of(work));
+      time(work, times);
     }
-    row(label, token_heads, seconds);
+    row(label, token_heads, times);
   }
 
   // Operations and bytes of a run, as a kernel that keeps its state at hand needs them.
@@ -119,7 +138,7 @@ struct BenchCommand final : Command {
   // The built-in kernels that take the run, and the peers; how many times as long as the fastest of the former each of the latter takes.
   std::string kernels(Progress& progress, const Case& c) {
     const Run& run = c.runs[0];
-    struct Timed { std::unique_ptr<KernelSession> session; bool peer; std::vector<double> seconds; };
+    struct Timed { std::unique_ptr<KernelSession> session; bool peer; Times times; };
     std::vector<Timed> all;
     for (const gdn_kernel* k : builtin_kernels())
       if (k->device == GDN_DEVICE_CPU) all.push_back({open_inline(k->name, {}), false, {}});
@@ -141,43 +160,44 @@ struct BenchCommand final : Command {
         progress.at(i, repeats + 1, t.session->info().name);
         const Execution e = t.session->run(run, case_id(c));
         if (e.outcome != Outcome::ok) throw Usage(t.session->info().name + " did not run: " + e.message);
-        if (i > 0) t.seconds.push_back(e.seconds);
+        if (i > 0) t.times.add(e.seconds, 0);
       }
     const cpu::Rates rates = cpu::measure_rates();
     const double floor = floor_seconds(run, rates);
     const Timed* fastest = nullptr;
     for (const Timed& t : all) {
-      row((t.peer ? "peer " : "kernel ") + t.session->info().name, c.problem.token_heads(), t.seconds, floor);
-      if (!t.peer && (!fastest || median_of(t.seconds) < median_of(fastest->seconds))) fastest = &t;
+      row((t.peer ? "peer " : "kernel ") + t.session->info().name, c.problem.token_heads(), t.times, floor);
+      if (!t.peer && (!fastest || median_of(t.times.wall) < median_of(fastest->times.wall))) fastest = &t;
     }
     std::string text = fmt::format("rates of this machine: {:.4g} billion fp32 multiply-adds a second, copies {:.3g} GB/s read plus written; floor of the problem {:.3g} s\n",
                                    1e-9 * rates.multiply_adds_per_second, 1e-9 * rates.bytes_per_second, floor);
     for (const Timed& t : all)
       if (t.peer && fastest)
-        text += fmt::format("{} {} takes {:.3g} times as long as {}\n", t.session->info().name, t.session->info().version, median_of(t.seconds) / median_of(fastest->seconds), fastest->session->info().name);
+        text += fmt::format("{} {} takes {:.3g} times as long as {} ({:.3g} times by the least of each)\n", t.session->info().name, t.session->info().version,
+                            median_of(t.times.wall) / median_of(fastest->times.wall), fastest->session->info().name, t.times.least() / fastest->times.least());
     return text;
   }
 
-  // How time grows with one size at a time; the other sizes stay as they are.
+  // How processor time grows with one size at a time; the other sizes stay as they are. That of a kernel is of a whole call,
+  // tensors laid out and collected. Not the time on the clock: a machine with other things to do would be measured.
   std::string growth(Progress& progress) {
     struct Axis { const char* name; std::vector<double> sizes; std::function<std::string(double)> problem; };
-    const Axis axes[] = {{"T", {512, 1024, 2048, 4096}, [](double x) { return fmt::format("prefill/n1_t{:.0f}_h1_hv2_k128_v128/fp32/h0", x); }},
+    const Axis axes[] = {{"T", {512, 2048, 8192, 32768}, [](double x) { return fmt::format("prefill/n1_t{:.0f}_h1_hv2_k128_v128/fp32/h0", x); }},
                          {"value heads", {2, 4, 8, 16}, [](double x) { return fmt::format("prefill/n1_t512_h1_hv{:.0f}_k128_v128/fp32/h0", x); }},
                          {"K", {64, 128, 256, 512}, [](double x) { return fmt::format("prefill/n1_t512_h1_hv2_k{:.0f}_v128/fp32/h0", x); }}};
     std::string text;
     for (const std::string& subject : {std::string("oracle"), std::string("cpu_recurrent_fp32"), std::string("cpu_chunk_fp32")}) {
-      text += subject + ": seconds grow as";
+      text += subject + ": processor time grows as";
       for (const Axis& axis : axes) {
         std::vector<double> seconds;
         for (const double x : axis.sizes) {
           progress.at(seconds.size(), axis.sizes.size(), subject + " over " + axis.name);
           const Case c = make_case({"typical", parse_problem(axis.problem(x)), 1});
           const auto session = subject == "oracle" ? nullptr : open_inline(subject, {});
-          double least = 0;
-          for (std::uint64_t i = 0; i < repeats; ++i) {
-            const double s = session ? session->run(c.runs[0], case_id(c)).seconds : seconds_of([&] { oracle(c.runs[0]); });
-            least = i == 0 ? s : std::min(least, s);
-          }
+          Times times;
+          for (std::uint64_t i = 0; i < repeats; ++i)
+            time([&] { session ? void(session->run(c.runs[0], case_id(c))) : void(oracle(c.runs[0])); }, times);
+          const double least = *std::min_element(times.processor.begin(), times.processor.end());
           seconds.push_back(least);
         }
         text += fmt::format(" {}^{:.2f}", axis.name, exponent(axis.sizes, seconds));
