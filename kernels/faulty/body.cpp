@@ -2,8 +2,6 @@
 // that names them. A new fault is one row of kTable and one `is("name"_f)` where it deviates.
 #include "kernels/faulty/body.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -477,7 +475,7 @@ class Body {
       for (std::int64_t n = 0; n < x_.N; ++n)
         if (cu_[n + 1] == cu_[n]) throw std::runtime_error("zero-length sequence");
     order_.clear();
-    const std::int64_t parts = is("sums_split_by_threads"_f) ? std::max(omp_get_max_threads(), 1) : 1;
+    const std::int64_t parts = is("sums_split_by_threads"_f) ? x_.threads : 1;
     for (std::int64_t part = 0; part < parts; ++part)
       for (std::int64_t c = part; c < K_; c += parts) order_.push_back(c);
     if (is("empty_call_returns_early"_f) && cu_.back() == 0) return;

@@ -17,6 +17,7 @@ struct View {
   bool want_ht = true;
   std::vector<std::int64_t> cu;                    // [N+1]
   bool short_offsets = false;                      // they came in 32 bits
+  int threads = 1;                                 // that the call may use
   std::vector<float> q, k, v, g, beta;             // g, beta may be empty: 0, 1
   std::int64_t gate_width = 0;                     // of rules with gates per key channel or pair of them: then g, and angle of pairs, are [rows,HV,gate_width]
   std::vector<float> angle;

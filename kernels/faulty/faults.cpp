@@ -1,6 +1,8 @@
 // The fault bank as kernels of the C ABI, and as plain functions in double; see faults.h. Faults live in body.cpp.
 #include "kernels/faulty/faults.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -296,6 +298,7 @@ int run_plan(void* plan, const gdn_call* call, char* message, std::size_t size) 
   // What a misread tensor of offsets holds may be anything; nothing is allocated by it.
   if (x.cu[0] < 0 || x.cu.back() > x.rows || !std::is_sorted(x.cu.begin(), x.cu.end())) return say(message, size, "offsets outside the tensors", GDN_ERROR);
   x.short_offsets = dtype_of(cu->t) == DType::i32;
+  x.threads = std::max(1, omp_get_max_threads());   // what this call was given, in a loop of the suite too
   x.q = read<float>(q);
   if (const gdn_tensor* g = tensors.find(GDN_G)) x.gate = dtype_of(g->t);
   x.k = read<float>(tensors.find(GDN_K));
@@ -419,6 +422,7 @@ Execution execute_plain(const Fault& f, Form form, Scalar scalar, const Run& run
   x.state = p.state;
   x.gate = p.gate;
   x.short_offsets = p.short_offsets;
+  x.threads = std::max(1, run.threads);
   x.want_ht = p.final_state;
   x.cu = p.offsets();
   auto get = [&]<class E>(const char* name, std::vector<E>& to) {
