@@ -142,58 +142,88 @@ double least_raw_gate(const Run& run) {
   return least;
 }
 
+// Every key and flag of the text, once: what reads it, what is said of it, and what holds where it is not declared.
+struct Key {
+  const char *name, *values, *meaning, *absent;
+  bool Capabilities::* flag;                       // nullptr: a key with a value
+  void (*read)(Capabilities&, std::string_view key, std::string_view value);
+};
+const Key kKeys[] = {
+    {"ops", "list of prefill, decode, verify, layer_prefill, layer_decode, stages", "the operations that it has", "prefill", nullptr,
+     [](Capabilities& c, std::string_view k, std::string_view v) { c.operations = names<Operation>(k, v, 7); }},
+    {"stages", "list of gate_sum, gram, inverse, uw, chunk_states, output", "with ops=stages: the steps of the chunkwise form that it can run alone", "none", nullptr,
+     [](Capabilities& c, std::string_view k, std::string_view v) { c.stages = names<Stage>(k, v, kStages); }},
+    {"chunks", "list of numbers", "with ops=stages: the rows per chunk that its stages take", "the chunk of its contract", nullptr,
+     [](Capabilities& c, std::string_view k, std::string_view v) {
+       for (std::string_view chunk : parts(v, ',')) c.chunks.push_back(integer(k, chunk));
+       if (c.chunks.empty()) fail("chunks is empty");
+     }},
+    {"rules", "list of gated_delta, delta, gated_linear, retention, linear, kda, complex_kda", "the recurrences that it computes", "gated_delta", nullptr,
+     [](Capabilities& c, std::string_view k, std::string_view v) { c.rules = names<Rule>(k, v, 7); }},
+    {"io", "list of fp32, bf16, fp16", "dtypes of q, k, v and o", "fp32, bf16, fp16", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { c.io = dtypes(k, v); }},
+    {"state", "list of dtypes", "dtypes of h0, ht and the state pool", "fp32", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { c.state = dtypes(k, v); }},
+    {"gate", "list of dtypes", "dtypes of g, or of a", "fp32", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { c.gate = dtypes(k, v); }},
+    {"beta", "list of dtypes", "dtypes of beta", "fp32", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { c.beta = dtypes(k, v); }},
+    {"K", "range a..b, or list", "key channels of a head", "any", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { range(k, v, c.key_min, c.key_max, &c.key_dims); }},
+    {"V", "range a..b, or list", "value channels of a head", "any", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { range(k, v, c.value_min, c.value_max, &c.value_dims); }},
+    {"ratio", "range a..b", "value heads per key head, HV/H", "any", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { range(k, v, c.ratio_min, c.ratio_max, nullptr); }},
+    {"l2", "list of root, max, none", "how its layer normalises q and k", "all of them", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { c.l2 = names<L2Form>(k, v, 3); }},
+    {"g_min", "number or -inf", "the least gate g (log decay, natural logarithm) that it takes", "-inf", nullptr,
+     [](Capabilities& c, std::string_view k, std::string_view v) {
+       c.g_min = real(k, v);
+       if (c.g_min > 0) fail("g_min is positive");
+       if (std::isinf(c.g_min)) c.g_min = 0;
+     }},
+    {"beta_max", "number", "the greatest beta that it takes", "2", nullptr, [](Capabilities& c, std::string_view k, std::string_view v) { c.beta_max = real(k, v); }},
+    {"A_log_max", "number", "the greatest A_log of raw gates that it takes, for kernels that form exp(A_log) by itself", "any", nullptr,
+     [](Capabilities& c, std::string_view k, std::string_view v) { c.A_log_max = real(k, v); }},
+    {"align", "power of two up to 4096", "bytes that the start of every tensor must be a multiple of", "64", nullptr,
+     [](Capabilities& c, std::string_view k, std::string_view v) {
+       const std::int64_t a = integer(k, v);
+       if (a > 4096 || (a & (a - 1))) fail("align must be a power of two up to 4096");
+       c.alignment = static_cast<int>(a);
+     }},
+    {"varlen", "", "prefill of sequences of different lengths, and of buffers longer than cu_seqlens[N]", "all sequences are as long as each other, and fill the buffers", &Capabilities::varlen, nullptr},
+    {"h0", "", "prefill starts from an initial state h0", "every sequence starts from zeros", &Capabilities::h0, nullptr},
+    {"ht", "", "prefill returns the final state ht", "no final state is asked for", &Capabilities::ht, nullptr},
+    {"noht", "", "may be called without an ht tensor", "it gets one that nobody reads", &Capabilities::noht, nullptr},
+    {"empty", "", "prefill takes sequences without tokens", "every sequence has a token", &Capabilities::empty, nullptr},
+    {"equal_kv", "", "K = V only", "K and V may differ", &Capabilities::equal_kv, nullptr},
+    {"raw_gates", "", "takes gates as a, A_log and dt_bias", "gates come as g alone", &Capabilities::raw_gates, nullptr},
+    {"strides", "", "takes tensors that are parts of larger buffers: any strides (the last of three and more dimensions is contiguous), and a byte_offset", "tensors are contiguous", &Capabilities::strides, nullptr},
+    {"short_offsets", "", "takes cu_seqlens in int32 as well", "they come in int64", &Capabilities::short_offsets, nullptr},
+    {"refuses_growth", "", "answers a call with g > 0 by NOT_SUPPORTED or ERROR, and is tested for it", "it is never given one", &Capabilities::refuses_growth, nullptr},
+    {"any_beta", "", "beta may be any finite number, also below 0 and above beta_max", "beta is between 0 and beta_max", &Capabilities::any_beta, nullptr},
+};
+std::string key_names(bool flags) {
+  std::string all;
+  for (const Key& k : kKeys)
+    if ((k.flag != nullptr) == flags) all += (all.empty() ? "" : ", ") + std::string(k.name);
+  return all;
+}
+
 }  // namespace
+
+std::vector<CapabilityKey> capability_keys() {
+  std::vector<CapabilityKey> all;
+  for (const Key& k : kKeys) all.push_back({k.name, k.values, k.meaning, k.absent});
+  return all;
+}
 
 Capabilities parse_capabilities(std::string_view text) {
   Capabilities c;
-  c.text = text;
+  c.text = std::string(text);
   const auto items = parts(text, ';');
   if (!items.empty()) c.varlen = c.h0 = c.ht = c.empty = false;  // what is not listed is not claimed
   for (std::string_view item : items) {
     const auto equals = item.find('=');
-    const std::string_view key = trimmed(item.substr(0, equals));
+    const std::string_view name = trimmed(item.substr(0, equals));
     const bool flag = equals == std::string_view::npos;
-    const std::string_view value = flag ? std::string_view{} : trimmed(item.substr(equals + 1));
-    if (flag) {
-      if (key == "varlen") c.varlen = true;
-      else if (key == "h0") c.h0 = true;
-      else if (key == "ht") c.ht = true;
-      else if (key == "noht") c.noht = true;
-      else if (key == "empty") c.empty = true;
-      else if (key == "equal_kv") c.equal_kv = true;
-      else if (key == "raw_gates") c.raw_gates = true;
-      else if (key == "strides") c.strides = true;
-      else if (key == "short_offsets") c.short_offsets = true;
-      else if (key == "refuses_growth") c.refuses_growth = true;
-      else if (key == "any_beta") c.any_beta = true;
-      else fail("unknown flag '" + std::string(key) + "' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
-    } else if (key == "ops") c.operations = names<Operation>(key, value, 7);
-    else if (key == "l2") c.l2 = names<L2Form>(key, value, 3);
-    else if (key == "rules") c.rules = names<Rule>(key, value, 7);
-    else if (key == "io") c.io = dtypes(key, value);
-    else if (key == "state") c.state = dtypes(key, value);
-    else if (key == "gate") c.gate = dtypes(key, value);
-    else if (key == "beta") c.beta = dtypes(key, value);
-    else if (key == "stages") c.stages = names<Stage>(key, value, kStages);
-    else if (key == "chunks") {
-      for (std::string_view chunk : parts(value, ',')) c.chunks.push_back(integer(key, chunk));
-      if (c.chunks.empty()) fail("chunks is empty");
-    } else if (key == "K") range(key, value, c.key_min, c.key_max, &c.key_dims);
-    else if (key == "V") range(key, value, c.value_min, c.value_max, &c.value_dims);
-    else if (key == "ratio") range(key, value, c.ratio_min, c.ratio_max, nullptr);
-    else if (key == "g_min") {
-      c.g_min = real(key, value);
-      if (c.g_min > 0) fail("g_min is positive");
-      if (std::isinf(c.g_min)) c.g_min = 0;
-    } else if (key == "beta_max") c.beta_max = real(key, value);
-    else if (key == "A_log_max") c.A_log_max = real(key, value);
-    else if (key == "align") {
-      const std::int64_t a = integer(key, value);
-      if (a > 4096 || (a & (a - 1))) fail("align must be a power of two up to 4096");
-      c.alignment = static_cast<int>(a);
-    } else
-      fail("unknown key '" + std::string(key) +
-           "' (keys: ops, stages, chunks, rules, io, state, gate, beta, K, V, ratio, l2, g_min, beta_max, A_log_max, align; flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
+    const Key* const key = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& k) { return name == k.name && flag == (k.flag != nullptr); });
+    if (key == std::end(kKeys))
+      fail((flag ? "unknown flag '" : "unknown key '") + std::string(name) + "' (" + (flag ? "" : "keys: " + key_names(false) + "; ") + "flags: " + key_names(true) + ")");
+    if (flag) c.*key->flag = true;
+    else key->read(c, name, trimmed(item.substr(equals + 1)));
   }
   if (c.stages.empty() == contains(c.operations, Operation::stages))
     fail(c.stages.empty() ? "ops=stages needs stages=<names>" : "stages=... needs stages among ops");
@@ -254,29 +284,43 @@ std::string unsupported_reason(const Capabilities& c, const Contract& contract, 
 }
 
 namespace {
-constexpr std::pair<const char*, bool Properties::*> kProperties[] = {{"deterministic", &Properties::deterministic}, {"shape_invariant", &Properties::shape_invariant},
-                                                                      {"symmetric", &Properties::symmetric}, {"masks_select", &Properties::masks_select},
-                                                                      {"steps_as_prefill", &Properties::steps_as_prefill}};
+constexpr struct {
+  const char* name;
+  bool Properties::* flag;
+  const char* meaning;
+} kProperties[] = {{"deterministic", &Properties::deterministic, "the same call gives the same bits, whatever ran before and with any number of threads"},
+                   {"shape_invariant", &Properties::shape_invariant, "a row gives the same numbers whatever else is in the call"},
+                   {"symmetric", &Properties::symmetric, "rounding does not depend on the sign"},
+                   {"masks_select", &Properties::masks_select, "masks select and do not multiply, so that a NaN behind one cannot spread"},
+                   {"steps_as_prefill", &Properties::steps_as_prefill, "token by token it gives the bits that it gives at once"}};
 }  // namespace
+
+std::vector<PromiseKey> property_keys() {
+  std::vector<PromiseKey> all;
+  for (const auto& p : kProperties) all.push_back({p.name, p.meaning});
+  return all;
+}
 
 Properties parse_properties(std::string_view text) {
   Properties p;
   const auto items = parts(text, ';');
   if (!items.empty()) p.deterministic = p.symmetric = false;  // what is not listed is not promised
   for (std::string_view item : items) {
-    const auto at = std::find_if(std::begin(kProperties), std::end(kProperties), [&](const auto& known) { return item == known.first; });
-    if (at == std::end(kProperties))
-      throw std::invalid_argument("unknown property '" + std::string(item) +
-                                  "' (properties: deterministic, shape_invariant, symmetric, masks_select, steps_as_prefill)");
-    p.*at->second = true;
+    const auto at = std::find_if(std::begin(kProperties), std::end(kProperties), [&](const auto& known) { return item == known.name; });
+    if (at == std::end(kProperties)) {
+      std::string known;
+      for (const auto& k : kProperties) known += (known.empty() ? "" : ", ") + std::string(k.name);
+      throw std::invalid_argument("unknown property '" + std::string(item) + "' (properties: " + known + ")");
+    }
+    p.*at->flag = true;
   }
   return p;
 }
 
 std::string to_string(const Properties& p) {
   std::string s;
-  for (const auto& [name, flag] : kProperties)
-    if (p.*flag) s += (s.empty() ? "" : ";") + std::string(name);
+  for (const auto& k : kProperties)
+    if (p.*k.flag) s += (s.empty() ? "" : ";") + std::string(k.name);
   return s;
 }
 

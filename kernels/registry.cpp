@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/faulty/faults.h"
+#include "reference/near_name.h"
 
 namespace gdn {
 namespace {
@@ -26,6 +27,12 @@ const gdn_kernel* find_builtin(const std::string& name) {
   for (const gdn_kernel* k : kernels())
     if (name == k->name) return k;
   return find_faulty_kernel(name);
+}
+
+std::string no_builtin(const std::string& name) {
+  std::vector<std::string> names;
+  for (const gdn_kernel* k : kernels()) names.emplace_back(k->name);
+  return "no built-in kernel '" + name + "'" + did_you_mean(name, names) + " (`gdn-cts list kernels` prints them)";
 }
 
 }  // namespace gdn

@@ -165,7 +165,7 @@ Execution run_in_convention(const KernelInfo& info, const Run& run, std::size_t 
 
 std::unique_ptr<KernelSession> open_inline(const std::string& name, const SessionOptions& o) {
   const gdn_kernel* kernel = find_builtin(name);
-  if (!kernel) throw std::invalid_argument("no built-in kernel '" + name + "'");
+  if (!kernel) throw std::invalid_argument(no_builtin(name));
   return std::make_unique<InlineSession>(kernel, o);
 }
 

@@ -15,17 +15,9 @@
 
 namespace gdn {
 
-// What a kernel can do, parsed from "ops=prefill;io=bf16,fp32;...". Keys:
-//  ops rules (lists of names), io state gate beta (lists of dtypes), K V (ranges a..b or lists), ratio (range, of HV/H),
-//  g_min beta_max A_log_max (numbers, -inf is legal; the last of raw gates, for kernels that form exp(A_log) by itself), align (bytes of the start of every tensor)
-//  l2 (list of root, max, none: how the layer normalises q and k),
-//  stages (list; with ops=stages, and only then), chunks (list of rows per chunk of stages; default: the contract's)
-//  flags: varlen (lengths may differ, buffers may be longer than cu_seqlens[N]), h0, ht, noht (may be called without an
-//  ht tensor; others get one that nobody reads), empty (sequences without tokens), equal_kv (K = V only), raw_gates (gates
-//  as a, A_log, dt_bias), strides (tensors that are parts of larger buffers: any strides, of those with three dimensions and
-//  more the last is contiguous, and a byte_offset), short_offsets (cu_seqlens in int32 as well), refuses_growth (a call with g > 0 is answered
-//  by NOT_SUPPORTED or ERROR; kernels that do not say so are never given one), any_beta (beta may be any finite number, also below 0 and above 2). h0, ht, varlen and empty are about prefill: decode and verify have a pool and equal rows.
-// A flag that is not listed is not claimed; a key that is not listed has the default below. The empty text claims all defaults.
+// What a kernel can do, parsed from "ops=prefill;io=bf16,fp32;...": the keys and flags of capability_keys(). A flag that is
+// not listed is not claimed; a key that is not listed has the default below. The empty text claims all defaults. h0, ht, varlen and empty are
+// about prefill: decode and verify have a pool and equal rows.
 struct Capabilities {
   std::vector<Operation> operations{Operation::prefill};
   std::vector<Rule> rules{Rule::gated_delta};
@@ -44,6 +36,8 @@ struct Capabilities {
   std::string text;                                // as declared
 };
 std::vector<std::int64_t> stage_chunks(const Capabilities& c, const Contract& contract);
+struct CapabilityKey { std::string name, values, meaning, absent; };   // no values: a flag; absent: what holds where it is not declared
+std::vector<CapabilityKey> capability_keys();
 Capabilities parse_capabilities(std::string_view text);  // throws std::invalid_argument in one line
 // Empty when the run is in the kernel's declared domain, else the reason, one line ("g=-inf below declared g_min=-80").
 std::string unsupported_reason(const Capabilities& c, const Contract& contract, const Run& run);
@@ -53,6 +47,8 @@ struct Properties { bool deterministic = true, shape_invariant = false, symmetri
 // "deterministic;masks_select": what is not listed is not promised; the empty text promises the defaults.
 Properties parse_properties(std::string_view text);   // throws std::invalid_argument
 std::string to_string(const Properties& p);
+struct PromiseKey { std::string name, meaning; };
+std::vector<PromiseKey> property_keys();
 
 struct KernelInfo {
   std::string name, description, version;

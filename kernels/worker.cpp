@@ -310,7 +310,7 @@ int serve(const std::string& library, const std::string& name, std::uint64_t mem
   signal(SIGPIPE, SIG_IGN);
   install_handlers();
   watch_parent();
-  std::string why = "no built-in kernel '" + name + "'";
+  std::string why = no_builtin(name);
   const gdn_kernel* kernel = library.empty() ? find_builtin(name) : from_library(library, name, why);
   if (!kernel) {
     protocol::Writer w(Kind::refused);

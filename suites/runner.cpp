@@ -429,10 +429,11 @@ std::string gate_summary(const GateOptions& o, const std::vector<Record>& record
 void check_profiles(const std::vector<std::string>& profiles) {
   for (const std::string& profile : profiles)
     if (std::none_of(families().begin(), families().end(), [&](const Family* f) { return in_profile(f->profile(), profile); })) {
-      std::string known;
+      std::set<std::string> known;
+      std::string text;
       for (const Family* f : families())
-        if (known.find(f->profile()) == std::string::npos) known += " " + f->profile();
-      throw std::invalid_argument("no case family belongs to profile '" + profile + "'; there are:" + known);
+        if (known.insert(f->profile()).second) text += " " + f->profile();
+      throw std::invalid_argument("no case family belongs to profile '" + profile + "'; there are:" + text);
     }
 }
 

@@ -73,6 +73,9 @@ void refused(const std::string& arguments, const std::string& part) {
 TEST_CASE("wrong use is one line and exit status 2") {
   refused("", "subcommand");
   refused("frobnicate", "there are list, explain, ");
+  refused("verify --kernel cpu_recurent_fp32", "did you mean 'cpu_recurrent_fp32' or");
+  refused("verify --kernel cpu_recurrent_fp32 --profile nonsense", " gate_edges ");
+  refused("verify --kernel cpu_recurrent_fp32 --shard ''", "--shard: needs a value, this one is empty");
   refused("verfy --kernel cpu_recurrent_fp32", "no subcommand is called 'verfy'; did you mean 'verify'? (gdn-cts --help says more)");
   refused("explain typcial", "nothing is called 'typcial'; did you mean 'typical'?");
   refused("explain cpu_chunk", "'cpu_chunk_bf16'");
@@ -142,7 +145,7 @@ TEST_CASE("help and version") {
 }
 
 TEST_CASE("list and explain know everything by name") {
-  for (const char* topic : {"families", "cases", "contracts", "kernels", "faults", "checks", "conventions", "kinds"}) {
+  for (const char* topic : {"families", "cases", "contracts", "kernels", "faults", "checks", "conventions", "capabilities", "profiles", "kinds"}) {
     const Result text = gdn_cts(std::string("list ") + topic), json = gdn_cts(std::string("list --json ") + topic);
     CAPTURE(topic, text.out);
     CHECK(text.status == 0);
@@ -174,6 +177,13 @@ TEST_CASE("profiles, single conventions and contracts with overrides explain the
     CHECK(r.out.compare(0, std::string(subject).size() + 1, subject + std::string(":")) == 0);
     CHECK(contains(r.out, "precision contracts"));
   }
+  for (const auto& [subject, part] : {std::pair("h0", "a flag of capabilities"), {"io", "a key of capabilities"}, {"masks_select", "a promise"}, {"5.3", "exactness: a check"}, {"clause 5.3", "exactness: a check"}}) {
+    const Result r = gdn_cts("explain '" + std::string(subject) + "'");
+    CAPTURE(subject, r.out, r.err);
+    CHECK(r.status == 0);
+    CHECK(contains(r.out, part));
+  }
+  CHECK(gdn_cts("explain core").out.starts_with("core: a profile"));
   refused("explain ''", "explain what?");
   refused("explain 'bf16-chunk;block=32;chunk=16'", "block=32 is more than a chunk of 16 rows has");
 }

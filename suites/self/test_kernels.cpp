@@ -539,6 +539,19 @@ TEST_CASE("capabilities: what is not listed is not claimed") {
   for (const char* wrong : {"io=int32", "io=", "K=0..4", "K=9..4", "K=x", "speed=3", "fast", "g_min=1", "align=3", "rules=magic", "beta_max=nan"})
     CHECK_THROWS_AS(parse_capabilities(wrong), std::invalid_argument);
   CHECK_THROWS_WITH(parse_capabilities("fast"), "capabilities: unknown flag 'fast' (flags: varlen, h0, ht, noht, empty, equal_kv, raw_gates, strides, short_offsets, refuses_growth, any_beta)");
+  for (const CapabilityKey& key : capability_keys()) {   // every value that is said to exist does
+    CAPTURE(key.name, key.values);
+    CHECK_FALSE(key.meaning.empty());
+    if (key.values.empty()) CHECK_NOTHROW(parse_capabilities(key.name));
+    if (!key.values.starts_with("list of ") || key.values.find(',') == std::string::npos) continue;
+    const std::string list = key.values.substr(8);
+    for (std::size_t i = 0; i < list.size();) {
+      const std::size_t end = std::min(list.find(", ", i), list.size());
+      const std::string value = list.substr(i, end - i), stages = key.name == "stages" ? "ops=stages;" : value == "stages" ? "stages=uw;" : "";
+      CHECK_NOTHROW(parse_capabilities(stages + key.name + "=" + value));
+      i = end + 2;
+    }
+  }
   CHECK(parse_properties("masks_select;deterministic").masks_select);
   CHECK_FALSE(parse_properties("masks_select").deterministic);
   CHECK_THROWS_AS(parse_properties("fast"), std::invalid_argument);

@@ -251,7 +251,7 @@ TEST_CASE("plugins that cannot be used are refused in one line") {
   refused("/nonexistent/libkernel.so", "x", "/nonexistent/libkernel.so");
   refused(GDN_SOURCE_DIR "/CMakeLists.txt", "x", "CMakeLists.txt");
   const auto builtin = [](const char* name) { return thrown_by([&] { open_builtin(name, options()); }); };
-  CHECK(builtin("nonsense") == "no built-in kernel 'nonsense'");
+  CHECK(builtin("nonsense") == "no built-in kernel 'nonsense' (`gdn-cts list kernels` prints them)");
   const char* before = std::getenv("GDN_CTS_PROGRAM");
   const std::string program = before ? before : "";
   setenv("GDN_CTS_PROGRAM", "/bin/true", 1);

@@ -223,7 +223,7 @@ struct BenchCommand final : Command {
     if (problem.empty()) problem = "prefill/n1_t512_h1_hv2_k128_v128/bf16/h0";
     const Problem p = parse_problem(problem);
     if (p.token_heads() <= 0) throw Usage("--problem: nothing to measure without tokens");
-    if (!find_builtin(gate_kernel)) throw Usage("no built-in kernel is called '" + gate_kernel + "'; `gdn-cts list kernels` prints them");
+    if (!find_builtin(gate_kernel)) throw Usage(no_builtin(gate_kernel));
 
     Progress progress("bench");
     const Case c = make_case({usual_family(p), p, 1});

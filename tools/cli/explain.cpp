@@ -179,6 +179,18 @@ std::string explain_key(const ContractKey& key) {
   return s + "\nThe presets say\n" + stored + fmt::format("Another one is declared so:  --contract 'bf16-chunk;{}=...'\n", key.name);
 }
 
+std::string explain_capability(const CapabilityKey& key) {
+  const bool flag = key.values.empty();
+  return fmt::format("{}: a {} of capabilities, what a kernel declares that it can do\n\n", key.name, flag ? "flag" : "key") + wrapped(key.meaning + ".", 2) +
+         (flag ? "" : fmt::format("  Value: {}.\n", key.values)) + fmt::format("  Where it is not declared: {}.\n", key.absent) +
+         "\nA case that asks for more than a kernel declares is NOT_SUPPORTED, with the reason. An adapter declares\n" + wrapped(fmt::format("\"capabilities\": \"ops=prefill;{}{}\"", key.name, flag ? "" : "=..."), 2) +
+         "(tools/adapters/README.md); empty capabilities claim the defaults.\n";
+}
+
+std::string explain_property(const PromiseKey& key) {
+  return fmt::format("{}: a promise among a kernel's properties\n\n", key.name) + wrapped(key.meaning + ".", 2) + "\nA promise that is declared is always tested; one that is not declared is never asked for.\n";
+}
+
 std::string explain_profile(const std::string& profile) {
   std::string members;
   // What a kernel need not declare exempts it from some of them altogether.
@@ -275,7 +287,7 @@ struct ExplainCommand final : Command {
   std::string subject;
 
   std::string name() const override { return "explain"; }
-  std::string summary() const override { return "what a case, family, fault, kind, check, kernel, contract, storage point or convention is"; }
+  std::string summary() const override { return "what a case, family, profile, fault, kind, check, kernel, capability, contract, storage point or convention is"; }
   int order() const override { return 11; }
   static std::vector<std::string> names() {
     std::vector<std::string> all = contract_presets();
@@ -292,6 +304,8 @@ struct ExplainCommand final : Command {
       for (const auto& [value, meaning] : key.values)
         if (!meaning.empty()) all.push_back(value);
     }
+    for (const CapabilityKey& key : capability_keys()) all.push_back(key.name);
+    for (const PromiseKey& key : property_keys()) all.push_back(key.name);
     for (std::size_t i = 0; i < kPoints; ++i) all.push_back(gdn::name(static_cast<Point>(i)));
     for (std::size_t i = 0; i < kLayerPoints; ++i) all.push_back(gdn::name(static_cast<LayerPoint>(i)));
     return all;
@@ -304,30 +318,36 @@ struct ExplainCommand final : Command {
       return 0;
     }
     std::string s;
-    if (const Family* f = find_family(subject)) s += explain_family(*f);
+    const auto say = [&](const std::string& text) { s += (s.empty() || text.empty() ? "" : "\n") + text; };
+    if (const Family* f = find_family(subject)) say(explain_family(*f));
+    say(explain_profile(subject));
     for (const Kind& k : kKinds)
-      if (subject == k.slug) s += (s.empty() ? "" : "\n") + explain_kind(k);
+      if (subject == k.slug) say(explain_kind(k));
     const auto presets = contract_presets();
     if (subject[0] == '@' || std::find(presets.begin(), presets.end(), subject.substr(0, subject.find(';'))) != presets.end()) {
       const Contract c = read_contract(subject);
-      s += fmt::format("{}: a precision contract, what a kernel declares of its arithmetic\n\n", to_string(c)) + explain(c);
+      say(fmt::format("{}: a precision contract, what a kernel declares of its arithmetic\n\n", to_string(c)) + explain(c));
     }
-    if (const gdn_kernel* k = find_builtin(subject)) s += (s.empty() ? "" : "\n") + explain_kernel(*k);
-    if (const Fault* f = find_fault(subject)) s += (s.empty() ? "" : "\n") + explain_fault(*f);
-    if (const Check* c = find_check(subject)) s += (s.empty() ? "" : "\n") + explain_check(*c);
-    if (const std::string stage = explain_stage(subject); !stage.empty()) s += (s.empty() ? "" : "\n") + stage;
+    if (const gdn_kernel* k = find_builtin(subject)) say(explain_kernel(*k));
+    if (const Fault* f = find_fault(subject)) say(explain_fault(*f));
+    for (const Check* c : checks())
+      if (subject == c->name() || subject == c->clause() || subject == std::string("clause ") + c->clause()) say(explain_check(*c));
+    say(explain_stage(subject));
+    for (const CapabilityKey& key : capability_keys())
+      if (subject == key.name) say(explain_capability(key));
+    for (const PromiseKey& key : property_keys())
+      if (subject == key.name) say(explain_property(key));
     for (const ContractKey& key : contract_keys()) {
-      if (subject == key.name) s += (s.empty() ? "" : "\n") + explain_key(key);
+      if (subject == key.name) say(explain_key(key));
       for (const auto& [value, meaning] : key.values)
-        if (subject == value && !meaning.empty()) s += (s.empty() ? "" : "\n") + fmt::format("{0}: a value of {1} in precision contracts ({1}={0}); {1} is {2}\n\n", value, key.name, key.meaning) + wrapped(meaning, 2);
+        if (subject == value && !meaning.empty()) say(fmt::format("{0}: a value of {1} in precision contracts ({1}={0}); {1} is {2}\n\n", value, key.name, key.meaning) + wrapped(meaning, 2));
     }
     for (std::size_t i = 0; i < kPoints; ++i)
       if (const auto p = static_cast<Point>(i); subject == gdn::name(p))
-        s += (s.empty() ? "" : "\n") + explain_point(p) + fmt::format("What it costs, point by point and format by format:\n  {} precision --study points\n", invocation());
+        say(explain_point(p) + fmt::format("What it costs, point by point and format by format:\n  {} precision --study points\n", invocation()));
     for (std::size_t i = 0; i < kLayerPoints; ++i)
-      if (const auto p = static_cast<LayerPoint>(i); subject == gdn::name(p)) s += (s.empty() ? "" : "\n") + explain_point(p);
-    s += explain_profile(subject);
-    s += explain_convention(subject);
+      if (const auto p = static_cast<LayerPoint>(i); subject == gdn::name(p)) say(explain_point(p));
+    say(explain_convention(subject));
     if (s.empty()) throw Usage(fmt::format("nothing is called '{}'{} (`gdn-cts list` prints what there is)", subject.substr(0, 200), did_you_mean(subject, names())));
     print(s);
     return 0;

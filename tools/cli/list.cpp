@@ -17,7 +17,6 @@
 namespace gdn::cli {
 namespace {
 
-
 std::string first_sentence(const std::string& text) {
   const auto end = text.find(". ");
   return end == std::string::npos ? text : text.substr(0, end + 1);
@@ -38,6 +37,7 @@ struct ListCommand final : Command {
             {"faults", [] { return list_faults(); }},
             {"checks", [] { return list_checks(); }},
             {"conventions", [] { return list_conventions(); }},
+            {"capabilities", [] { return list_capabilities(); }},
             {"kinds", [] { return list_kinds(); }},
             {"profiles", [] { return list_profiles(); }}};
   }
@@ -134,6 +134,11 @@ struct ListCommand final : Command {
       else (*known)[1] += " " + f->name();
     }
     std::sort(t.rows.begin(), t.rows.end());
+    return t;
+  }
+  static Table list_capabilities() {
+    Table t{{{"capability"}, {"value"}, {"meaning"}, {"where it is not declared"}}, {}};
+    for (const CapabilityKey& k : capability_keys()) t.rows.push_back({k.name, k.values.empty() ? "-" : k.values, k.meaning, k.absent});
     return t;
   }
   static Table list_kinds() {

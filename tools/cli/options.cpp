@@ -30,7 +30,8 @@ CLI::callback_t reader(Number& value) {
 
 void Options::flag(const std::string& names, bool& value, const std::string& help) { app_.add_flag(names, value, help); }
 void Options::option(const std::string& names, std::string& value, const std::string& what, const std::string& help) {
-  named(app_.add_option(names, value, help), what);
+  // An empty value is a variable of some script that was not set, not a wish for the default.
+  named(app_.add_option(names, value, help), what)->check([](const std::string& text) { return text.empty() ? "needs a value, this one is empty" : std::string(); });
 }
 void Options::option(const std::string& names, std::int64_t& value, const std::string& what, const std::string& help) {
   named(app_.add_option(names, reader(value), help), what)->default_str(std::to_string(value));

@@ -71,6 +71,7 @@ Execution read_answer(const std::string& file, const Run& run, bool alone, const
 }
 
 std::map<std::string, std::string> declared_in(const std::string& file) {
+  if (text_attributes(file, {"schema"})["schema"] == "gdn-golden") throw BadInput(file + ": is a golden and not the results of a kernel; were --golden and --candidate exchanged?");
   return text_attributes(file, {"name", "version", "module", "device", "contract", "convention", "properties", "capabilities"});
 }
 

@@ -16,7 +16,7 @@ const char* outcome_name(Outcome o);               // "ok", "not_supported", "er
 void write_answer(const std::filesystem::path& file, const Case& c, const KernelInfo& info, const std::vector<Execution>& executions);
 // The execution of a run; alone: the case has no other. layout: of the tensors in the file. Throws BadInput, one line.
 Execution read_answer(const std::string& file, const Run& run, bool alone, const Convention& layout);
-// Declarations in a file: name, version, module, device, contract, convention, properties, capabilities; those that it has. Throws BadInput.
+// Declarations in a file: name, version, module, device, contract, convention, properties, capabilities; those that it has. Throws BadInput, for a golden as well.
 std::map<std::string, std::string> declared_in(const std::string& file);
 // The files of a folder of goldens, sorted.
 std::vector<std::filesystem::path> golden_files(const std::string& folder);
