@@ -35,9 +35,6 @@ double compressed(double z) {
   return size <= kLinear ? z : std::copysign(kLinear * (1 + std::log(size / kLinear)), z);
 }
 
-// Deviations above which z of a correct execution lies with probability 2e-6 (Student's t for kNulls runs): once in a
-// thousand results, over the suspects together.
-constexpr double kQuantile = 6;
 constexpr int kNulls = 24;
 constexpr double kSure = 0.9;                      // of what is not rounding must be explained for a name,
 constexpr double kMentioned = 0.5;                 // and for being mentioned as the nearest
@@ -455,10 +452,6 @@ Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y)
   }
   return r;
 }
-
-// What a multiple of the pattern explains; the amplitude's distance from 1 counts against it, so that of suspects of one shape (scales)
-// the one of the right size comes first.
-double explained(const Resemblance& r) { return r.z > 0 ? r.z * r.z * (1 - 0.5 * std::min(1.0, (r.amplitude - 1) * (r.amplitude - 1))) : 0; }
 
 void compare(const Layout& layout, Result& result, const Suspect& suspect, std::size_t index, const Signature& s, const std::shared_ptr<const Pattern>& pattern) {
   Resemblance r;

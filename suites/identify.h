@@ -3,6 +3,7 @@
 // sigma, the deviation of stochastically rounded executions of the declared contract. What counts as a likeness is a quantile
 // of what such executions, which have no fault, show of the same pattern.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,13 @@ struct Identification {
 };
 inline constexpr std::size_t kRanked = 12;
 inline constexpr double kTwins = 0.95;             // correlation from which two suspects are twins on a case
+
+// What a multiple of the pattern explains; the amplitude's distance from 1 counts against it, so that of suspects of one shape (scales)
+// the one of the right size comes first.
+inline double explained(const Resemblance& r) { return r.z > 0 ? r.z * r.z * (1 - 0.5 * std::min(1.0, (r.amplitude - 1) * (r.amplitude - 1))) : 0; }
+// Deviations above which z of a correct execution lies with probability 2e-6 (Student's t for kNulls runs): once in a
+// thousand results, over the suspects together.
+inline constexpr double kQuantile = 6;
 
 // Results on one case together: what every suspect does to it is made once for all of them. All executions must be ok.
 std::vector<Identification> identify(const std::vector<const CheckInput*>& results);

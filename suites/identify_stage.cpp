@@ -1,12 +1,12 @@
 // Identification for stages and layers: faults of that stage, or of the layer, by everything that all runs of the case return (some show in a run that is cut
-// alone). Rounding is weighed by the bound, since a
-// correct result is nowhere beyond it: z of one is at most the root of the number of elements that the fault changes.
+// alone). Errors are weighed by the bound, beyond which no correct result lies, and a simulated execution shows how much of them rounding makes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kernels/faulty/faults.h"
 #include "reference/layer.h"
+#include "reference/simulate.h"
 #include "reference/strand.h"
 #include "suites/identify.h"
 #include "suites/standing.h"
@@ -41,12 +41,14 @@ Identification identify_stage(const CheckInput& in) {
   const auto difference = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : a - b; };
   // Outputs are compared as they are stored, as those of the rule are: a slip below a unit in the last place turns roundings over.
   const auto stored = [](double x, DType type) { return std::isfinite(x) ? round_to(x, Store{format_of(type)}) : x; };
-  struct Element { std::size_t run; std::string tensor; std::int64_t index; DType type; double error, weight; };
+  struct Element { std::size_t run; std::string tensor; std::int64_t index; DType type; double error, weight, rounding; };   // rounding: of a correct execution
   std::vector<Element> elements;
-  double energy = 0, fourth = 0, missing = 0;
+  double energy = 0, fourth = 0, missing = 0, typical = 0;
   for (std::size_t i = 0; i < runs.size() && i < in.golden.truths.size(); ++i) {
     if (!runs[i].truth) continue;
     const Standings& standing = in.standings.of_run(i);
+    const Contract contract = for_problem(in.kernel.contract, runs[i].problem);
+    const TensorSet correct = p.layer() ? simulate_layer(contract, runs[i]) : simulate_stage(contract, runs[i]);
     for (const char* tensor : output_names(runs[i].problem)) {
       const auto got = in.executions.at(i).outputs.find(std::string_view(tensor));
       const auto truth = in.golden.truths[i].find(std::string_view(tensor));
@@ -58,12 +60,15 @@ Identification identify_stage(const CheckInput& in) {
         if (standing.of(tensor)[static_cast<std::size_t>(e)] != Standing::judged) continue;
         const double hi = truth->second.hi[static_cast<std::size_t>(e)], bound = bound_of(in, i, tensor, e);
         const double error = difference(got->second.at(e), stored(hi, got->second.dtype)), weight = std::isfinite(hi) && std::isfinite(bound) ? 1 / (bound + 0.5 * ulp_at(hi, format_of(got->second.dtype))) : 0;
-        elements.push_back({i, tensor, e, got->second.dtype, error, weight});
+        const auto simulated = correct.find(std::string_view(tensor));
+        const double rounding = simulated == correct.end() ? 0 : difference(stored(simulated->second.at(e), got->second.dtype), stored(hi, got->second.dtype));
+        elements.push_back({i, tensor, e, got->second.dtype, error, weight, std::isfinite(rounding) ? rounding : 0});
         if (!std::isfinite(error)) {
           ++missing;
           continue;
         }
         const double square = error * weight * error * weight;
+        typical += elements.back().rounding * weight * elements.back().rounding * weight;
         energy += square;
         fourth += square * square;
       }
@@ -78,7 +83,7 @@ Identification identify_stage(const CheckInput& in) {
     Resemblance r;
     r.name = f.name;
     r.mechanism = f.mechanism;
-    double cross = 0, own = 0, known = 0, both = 0, either = 0, changed = 0;
+    double cross = 0, own = 0, known = 0, both = 0, either = 0, changed = 0, by_chance = 0;
     for (const Element& e : elements) {
       const double d = difference(stored(with[e.run].outputs.find(e.tensor)->second.at(e.index), e.type), stored(exact[e.run].outputs.find(e.tensor)->second.at(e.index), e.type));
       const bool no_error = !std::isfinite(e.error), no_delta = !std::isfinite(d);
@@ -88,6 +93,7 @@ Identification identify_stage(const CheckInput& in) {
       changed += d != 0;
       cross += e.error * d * e.weight * e.weight;
       own += d * d * e.weight * e.weight;
+      by_chance += d * d * e.weight * e.weight * e.rounding * e.rounding * e.weight * e.weight;
       known += e.error * e.error * e.weight * e.weight;
     }
     r.overlap = either > 0 ? both / either : 1;
@@ -95,11 +101,13 @@ Identification identify_stage(const CheckInput& in) {
       r.z = cross / std::sqrt(own);
       r.amplitude = cross / own;
     }
-    r.limit = std::sqrt(changed);
-    r.share = either > 0 ? r.overlap : own > 0 && known > 0 && r.z > 0 ? std::min(1.0, cross * cross / (own * known)) : 0;
+    // What chance may show of the fault: as much as the bound allows, and what errors of the size of rounding add up to.
+    if (own > 0) r.limit = std::min(std::sqrt(changed), kQuantile * std::sqrt(by_chance / own));
+    const double left = known - r.z * r.z, rest = left - std::min(left, typical);
+    r.share = either > 0 ? r.overlap : r.z > r.limit ? std::min(1.0, r.z * r.z / (r.z * r.z + rest)) : 0;
     if (r.share > 0) id.ranked.push_back(std::move(r));
   }
-  std::stable_sort(id.ranked.begin(), id.ranked.end(), [](const Resemblance& a, const Resemblance& b) { return a.share > b.share; });
+  std::stable_sort(id.ranked.begin(), id.ranked.end(), [](const Resemblance& a, const Resemblance& b) { return a.share != b.share ? a.share > b.share : explained(a) > explained(b); });
   if (id.ranked.size() > kRanked) id.ranked.resize(kRanked);
   return id;
 }
