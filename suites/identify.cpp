@@ -39,6 +39,7 @@ constexpr int kNulls = 24;
 constexpr double kSure = 0.9;                      // of what is not rounding must be explained for a name,
 constexpr double kMentioned = 0.5;                 // and for being mentioned as the nearest
 constexpr std::size_t kKept = 4 * kRanked;         // of them some are found to show no more than rounding
+constexpr double kSameSize = 2;                    // times larger or smaller an error may be than that of a fault
 constexpr double kTie = 0.01;                      // of it two suspects may differ by and count as equal
 constexpr double kWhole = 600;                     // token-heads of a case that is compared as a whole; of a larger one its worst head,
 constexpr std::size_t kPool = 200000;              // elements of the outputs of a case with a pool that is compared: more take minutes
@@ -116,10 +117,11 @@ std::set<std::uint64_t> broken_rows(const CheckInput& in, const std::vector<Exec
   return rows;
 }
 
-// The rounding that every kernel of the contract ends o with; none where it is drawn by lot.
-std::optional<Store> last_rounding(const KernelInfo& kernel, const Problem& p) {
-  const Store out = for_problem(kernel.contract, p).at(Point::out);
-  return out.rounding == Rounding::stochastic ? std::nullopt : std::optional(out);
+// The rounding that every kernel of the contract ends an output with: o, and states of fewer bits than the arithmetic has. None where it is drawn by lot.
+std::optional<Store> last_rounding(const KernelInfo& kernel, const Problem& p, std::string_view tensor) {
+  if (tensor != "o" && p.state == DType::f32) return std::nullopt;
+  const Store last = for_problem(kernel.contract, p).at(tensor == "o" ? Point::out : Point::ht);
+  return last.rounding == Rounding::stochastic ? std::nullopt : std::optional(last);
 }
 
 // Suspects in the order of their share, the best first; those within `tie` of it do as well as it.
@@ -159,7 +161,7 @@ struct Yardstick {
     const KernelInfo& kernel = input.kernel;
     for (std::size_t i = 0; i < layout.blocks.size(); ++i) {
       const Block& b = layout.blocks[i];
-      if (b.tensor == "o") stores_[i] = last_rounding(kernel, c.runs[b.run].problem);
+      stores_[i] = last_rounding(kernel, c.runs[b.run].problem, b.tensor);
       for (std::size_t e = 0; b.truth && e < b.size; ++e) exact[b.at + e] = stored(i, b.truth->hi[e]);
     }
     std::vector<double> squares(layout.size, 0.0);  // mean square of the errors of kSigmaRuns executions; of them and of the nulls
@@ -191,7 +193,7 @@ struct Yardstick {
         for (I i = 0; state < none && i < plane; ++i)
           error(state, layout.blocks[state].at + static_cast<std::size_t>((job.strand.state_row * p.value_heads + job.hv) * plane + i), x.ht[static_cast<std::size_t>(i)]);
       };
-      // The last rounding is not drawn by lot: it is done by stored().
+      // The last rounding of o is not drawn by lot: it is done by stored(). That of a state is one more where the next call goes on from it.
       Contract open = contract;
       if (o < none && stores_[o]) open.at(Point::out) = Store{Format::fp64};
       const auto drawn = [&](const char* what, int r) { return simulate(open, in, SimulationMode::stochastic, philox(seed, hash_name(what), static_cast<std::uint64_t>(r)), job.strand.cuts); };
@@ -391,7 +393,7 @@ struct Pattern {
         const double z = dot(d, y_.nulls[static_cast<std::size_t>(r)]);
         squares += z * z / energy / kNulls;
       }
-      limit_ = kQuantile * std::sqrt(squares) + std::fabs(dot(d, y_.nulls.back())) / std::sqrt(energy);
+      limit_ = kQuantile * std::sqrt(squares) + std::max(0.0, dot(d, y_.nulls.back())) / std::sqrt(energy);
     });
     return limit_;
   }
@@ -420,6 +422,9 @@ struct Result {
   std::vector<Kept> kept;
   std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
 };
+
+// Of the bank's kernels, whose operands of the products are fp32 or bf16, those that are like this one.
+FaultScalar own_precision(const Result& r) { return r.form == Form::chunkwise && unit(r.in->kernel.contract, Point::P) > 0 ? FaultScalar::bf16 : FaultScalar::fp32; }
 
 Result result_of(const Layout& layout, const CheckInput& in, const Yardstick& y) {
   Result r{&in, &y, in.kernel.contract.form, std::vector<double>(layout.size, 0.0), {}, without_numbers(in.executions), 0, 0, {}, {}};
@@ -487,6 +492,8 @@ void compare(const Layout& layout, Result& result, const Suspect& suspect, std::
   r.share *= r.overlap;
   if (evidence_elsewhere && r.overlap == 0) return;
   if (!evidence_elsewhere && !(r.z > 0)) return;
+  // Of another size it is the same shape by chance, or another slip of that shape.
+  if (!evidence_elsewhere && (r.amplitude < 1 / kSameSize || r.amplitude > kSameSize)) return;
   if (r.overlap == 0) return;
   const double cost = energy - explained(r);
   const std::lock_guard lock(*result.mutex);
@@ -524,7 +531,7 @@ void compare_relations(const std::vector<Result*>& results, const std::vector<Su
   std::vector<Open> open;
   for (Result* r : results)
     if (std::set<std::uint64_t> broken = broken_rows(*r->in, r->in->executions); !broken.empty())
-      open.push_back({r, std::move(broken), r->form == Form::chunkwise && unit(r->in->kernel.contract, Point::P) > 0 ? FaultScalar::bf16 : FaultScalar::fp32});
+      open.push_back({r, std::move(broken), own_precision(*r)});
   const auto kinds = [](const std::set<std::uint64_t>& rows) {
     std::set<std::uint64_t> all;
     for (const std::uint64_t row : rows) all.insert(row >> 32);
@@ -562,7 +569,7 @@ void compare_relations(const std::vector<Result*>& results, const std::vector<Su
           std::vector<Execution> stored = plain;     // as the kernel stores its outputs
           for (std::size_t run = 0; run < stored.size(); ++run)
             if (const auto o = stored[run].outputs.find("o"); o != stored[run].outputs.end()) {
-              const std::optional<Store> store = last_rounding(in.kernel, c.runs[run].problem);
+              const std::optional<Store> store = last_rounding(in.kernel, c.runs[run].problem, "o");
               for (I e = 0; store && e < o->second.size(); ++e) o->second.set(e, round_to(o->second.at(e), *store));
             }
           const Signature changed = signature(layout, c, stored, exact.at(form));
@@ -822,46 +829,61 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     alignments.insert(in->kernel.capabilities.alignment);
   }
   const std::vector<Suspect> suspects = suspects_of(c, conventions, alignments);
-  for (const Form form : {Form::recurrent, Form::chunkwise}) {
-    // What only the recurrence can do wrong is compared with chunkwise results too; what needs chunks says nothing of a kernel that declares none.
-    if ((pool || channels) && form != Form::recurrent) continue;   // states in a pool and gates per key channel are there in the recurrent form alone
-    // What is no number in a result is one in double more often: such results are compared with single precision.
-    for (const FaultScalar scalar : {FaultScalar::fp64, FaultScalar::fp32}) {
-      const bool single = scalar == FaultScalar::fp32;
+  const auto compare_all = [&](const std::vector<Result*>& some, FaultScalar scalar) {
+    for (const Form form : {Form::recurrent, Form::chunkwise}) {
+      if (some.empty() || ((pool || channels) && form != Form::recurrent)) continue;   // states in a pool and gates per key channel are there in the recurrent form alone
+      // What only the recurrence can do wrong is compared with chunkwise results too; what needs chunks says nothing of a kernel that declares none.
       const auto concerns = [&](const Suspect& s, const Result& r) {
-        return s.is_for(r.in->kernel) && r.id.why_not.empty() && r.missing.empty() != single && s.has(form) && (pool || r.form == form || (r.form == Form::chunkwise && !s.has(r.form)));
+        return s.is_for(r.in->kernel) && r.id.why_not.empty() && s.has(form) && (pool || r.form == form || (r.form == Form::chunkwise && !s.has(r.form)));
       };
-      if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return r.missing.empty() != single; })) continue;
       const std::vector<double> exact = flat(layout, run_fault(*find_fault("none"), form, c.runs, scalar));
       std::map<int, std::vector<double>> in_memory;   // by alignment
       for (const int alignment : alignments) in_memory[alignment] = flat(layout, run_in_memory(*find_fault("none"), form, alignment, c));
       parallel_for(static_cast<I>(suspects.size()), [&](I at) {
         const Suspect& suspect = suspects[static_cast<std::size_t>(at)];
-        if (std::none_of(work.begin(), work.end(), [&](const Result& r) { return concerns(suspect, r); })) return;
+        if (std::none_of(some.begin(), some.end(), [&](const Result* r) { return concerns(suspect, *r); })) return;
         const std::vector<double>& without = suspect.alignment ? in_memory.at(suspect.alignment) : exact;
         const Signature s = signature(layout, c, suspect.results(form, scalar), without);
         if (s.value.empty() && s.violations.empty()) return;
         std::map<const Yardstick*, std::shared_ptr<const Pattern>> patterns;
-        for (Result& r : work) {
-          if (!concerns(suspect, r)) continue;
-          std::shared_ptr<const Pattern>& pattern = patterns[r.yardstick];
-          if (!pattern && !s.value.empty()) pattern = std::make_shared<const Pattern>(layout, s.value, without, *r.yardstick);
-          compare(layout, r, suspect, static_cast<std::size_t>(at), s, pattern);
+        for (Result* r : some) {
+          if (!concerns(suspect, *r)) continue;
+          std::shared_ptr<const Pattern>& pattern = patterns[r->yardstick];
+          if (!pattern && !s.value.empty()) pattern = std::make_shared<const Pattern>(layout, s.value, without, *r->yardstick);
+          compare(layout, *r, suspect, static_cast<std::size_t>(at), s, pattern);
         }
       });
     }
+    parallel_for(static_cast<I>(some.size()), [&](I i) { conclude(*some[static_cast<std::size_t>(i)]); });
+  };
+  const auto in_numbers = [](const Result& r) { return r.id.why_not.empty() && r.missing.empty() && r.violations.empty(); };
+  std::vector<Result*> finite, others;
+  for (Result& r : work) (r.missing.empty() ? finite : others).push_back(&r);
+  compare_all(finite, FaultScalar::fp64);
+  compare_all(others, FaultScalar::fp32);          // what is no number there is one in double more often
+  // What a fault does to values that are rounded anyway is hidden in double by the roundings that it takes the place of: kernels that are not named are
+  // compared with the fault in their own precision, beside its twin there.
+  for (const FaultScalar own : {FaultScalar::fp32, FaultScalar::bf16}) {
+    std::vector<Result*> unnamed, again;
+    std::vector<Result> fresh;
+    for (Result& r : work)
+      if (in_numbers(r) && own_precision(r) == own && named(r.id).empty()) unnamed.push_back(&r);
+    for (const Result* r : unnamed) fresh.push_back(result_of(layout, *r->in, *r->yardstick));
+    for (Result& r : fresh) again.push_back(&r);
+    compare_all(again, own);
+    for (std::size_t i = 0; i < fresh.size(); ++i)
+      if (!named(fresh[i].id).empty()) unnamed[i]->id = std::move(fresh[i].id);
   }
-  parallel_for(static_cast<I>(work.size()), [&](I i) { conclude(work[static_cast<std::size_t>(i)]); });
   for (const Form form : {Form::recurrent, Form::chunkwise}) {
     if ((pool || channels) && form != Form::recurrent) continue;
     std::vector<Result*> unnamed;
     for (Result& r : work)
-      if (r.form == form && r.id.why_not.empty() && r.missing.empty() && r.violations.empty() && r.energy > r.yardstick->most && named(r.id).empty()) unnamed.push_back(&r);
+      if (r.form == form && in_numbers(r) && r.energy > r.yardstick->most && named(r.id).empty()) unnamed.push_back(&r);
     compare_sizes(unnamed, suspects, layout, c, form);
   }
   std::vector<Result*> agreeing;                   // with rounding
   for (Result& r : work)
-    if (r.id.ranked.empty() && r.id.why_not.empty() && r.missing.empty() && r.violations.empty()) agreeing.push_back(&r);
+    if (r.id.ranked.empty() && in_numbers(r)) agreeing.push_back(&r);
   compare_relations(agreeing, suspects, layout, c, pool || channels);
   for (std::size_t i = 0; i < work.size(); ++i) all[i] = std::move(work[i].id);
   return all;
@@ -902,7 +924,9 @@ std::string sentence(const Identification& id, std::string_view without) {
     case Evidence::missing_numbers: text += "NaN, Inf or nothing in the " + places; break;
     case Evidence::sizes: text += "errors of the same size in the same rows, by " + percent(r.share) + "; their signs are chance, since it multiplies rounding"; break;
     case Evidence::relations: text += "runs that must agree differ in the same places or outputs, within rounding"; break;
-    default: text += "z=" + number(r.z) + " where rounding stays below " + number(std::max(r.limit, 0.1)) + ", explains " + percent(r.share) + " of what is not rounding";
+    default:
+      if (r.z < 0.05) text += "the same deviations, far below a unit in the last place of the tensor, where rounding makes none";
+      else text += "z=" + number(r.z) + " where rounding stays below " + number(std::max(r.limit, 0.1)) + ", explains " + percent(r.share) + " of what is not rounding";
   }
   text += remark + ")";
   if (best.size() > 1) {

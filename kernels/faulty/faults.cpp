@@ -476,8 +476,10 @@ Execution execute_plain(const Fault& f, Form form, Scalar scalar, const Run& run
   }
   auto give = [&](const char* name, std::vector<std::int64_t> shape, const std::vector<double>& values, const std::vector<std::uint8_t>& written) {
     Tensor t(DType::f64, std::move(shape));
+    // States of 16 bits are handed on as they are stored; in double nothing is rounded.
+    const bool narrow = scalar != Scalar::fp64 && std::string_view(name) != "o" && p.state != DType::f32;
     for (std::size_t i = 0; i < values.size(); ++i)
-      t.set(static_cast<std::int64_t>(i), written[i] ? values[i] : std::numeric_limits<double>::quiet_NaN());
+      t.set(static_cast<std::int64_t>(i), !written[i] ? std::numeric_limits<double>::quiet_NaN() : narrow ? round_to(values[i], Store{format_of(p.state)}) : values[i]);
     e.outputs.emplace(name, std::move(t));
   };
   if (x.overrun > 0) e.violations.push_back("wrote past the end of o");

@@ -56,7 +56,8 @@ bool misreads_memory(const Fault& f);
 // gated_delta, delta and, in the recurrent form, kda and complex_kda.
 TensorSet run_fault(const Fault& fault, Form form, const Run& run);
 // The runs of a case one after the other, with what the fault remembers from run to run, as a session carries them out. Violations
-// (Execution) name what is done outside the outputs. scalar: of the rule; stages and layers are carried out in double.
+// (Execution) name what is done outside the outputs. scalar: of the rule, and other than fp64 states are handed on from call to call in the
+// dtype of the problem; stages and layers are carried out in double.
 std::vector<Execution> run_fault(const Fault& fault, Form form, std::span<const Run> runs, FaultScalar scalar = FaultScalar::fp64);
 // The same for one head; faults between sequences or heads show nothing here.
 HeadResult run_fault(const Fault& fault, Form form, const HeadInputs& in);
