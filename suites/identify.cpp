@@ -861,6 +861,17 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
   for (Result& r : work) (r.missing.empty() ? finite : others).push_back(&r);
   compare_all(finite, FaultScalar::fp64);
   compare_all(others, FaultScalar::fp32);          // what is no number there is one in double more often
+  for (const Form form : {Form::recurrent, Form::chunkwise}) {
+    if ((pool || channels) && form != Form::recurrent) continue;
+    std::vector<Result*> unnamed;
+    for (Result& r : work)
+      if (r.form == form && in_numbers(r) && r.energy > r.yardstick->most && named(r.id).empty()) unnamed.push_back(&r);
+    compare_sizes(unnamed, suspects, layout, c, form);
+  }
+  std::vector<Result*> agreeing;                   // with rounding
+  for (Result& r : work)
+    if (r.id.ranked.empty() && in_numbers(r)) agreeing.push_back(&r);
+  compare_relations(agreeing, suspects, layout, c, pool || channels);
   // What a fault does to values that are rounded anyway is hidden in double by the roundings that it takes the place of: kernels that are not named are
   // compared with the fault in their own precision, beside its twin there.
   for (const FaultScalar own : {FaultScalar::fp32, FaultScalar::bf16}) {
@@ -874,17 +885,6 @@ std::vector<Identification> identify(const std::vector<const CheckInput*>& resul
     for (std::size_t i = 0; i < fresh.size(); ++i)
       if (!named(fresh[i].id).empty()) unnamed[i]->id = std::move(fresh[i].id);
   }
-  for (const Form form : {Form::recurrent, Form::chunkwise}) {
-    if ((pool || channels) && form != Form::recurrent) continue;
-    std::vector<Result*> unnamed;
-    for (Result& r : work)
-      if (r.form == form && in_numbers(r) && r.energy > r.yardstick->most && named(r.id).empty()) unnamed.push_back(&r);
-    compare_sizes(unnamed, suspects, layout, c, form);
-  }
-  std::vector<Result*> agreeing;                   // with rounding
-  for (Result& r : work)
-    if (r.id.ranked.empty() && in_numbers(r)) agreeing.push_back(&r);
-  compare_relations(agreeing, suspects, layout, c, pool || channels);
   for (std::size_t i = 0; i < work.size(); ++i) all[i] = std::move(work[i].id);
   return all;
 }
