@@ -1101,10 +1101,15 @@ class Body {
       for (std::int64_t i = 0; i < m; ++i) prefix[i] = s += static_cast<float>(g[i]);
       differences();
     }
-    if (is("gate_sum_wraps_in_fixed_point"_f)) {
-      for (T& s : prefix) s = static_cast<T>(static_cast<double>(s) - 2 * p_ * std::floor((static_cast<double>(s) + p_) / (2 * p_)));
-      differences();
-      std::copy(prefix.begin(), prefix.end(), G_.begin());
+    if (is("gate_sum_wraps_in_fixed_point"_f)) {      // exact but for the wrap, in every precision
+      std::vector<double> fixed;
+      double s = 0;
+      for (std::int64_t i = 0; i < m; ++i) {
+        s += static_cast<double>(g[i]);
+        fixed.push_back(s - 2 * p_ * std::floor((s + p_) / (2 * p_)));
+        G_[i] = static_cast<T>(fixed.back());
+        for (std::int64_t j = 0; j < i; ++j) E_[i * N + j] = static_cast<T>(fixed.back() - fixed[static_cast<std::size_t>(j)]);
+      }
     }
     if (is("reset_not_restarted_in_sums"_f))
       for (std::int64_t i = 0; i < m; ++i)
