@@ -53,7 +53,11 @@ std::vector<E> names(std::string_view key, std::string_view text, int count) {
   for (std::string_view item : parts(text, ',')) {
     int i = 0;
     while (i < count && item != name(static_cast<E>(i))) ++i;
-    if (i == count) fail(std::string(key) + " has no value '" + std::string(item) + "'");
+    if (i == count) {
+      std::string known;
+      for (int k = 0; k < count; ++k) known += (k ? ", " : "") + std::string(name(static_cast<E>(k)));
+      fail(std::string(key) + " has no value '" + std::string(item) + "' (values: " + known + "; several with commas between them)");
+    }
     out.push_back(static_cast<E>(i));
   }
   if (out.empty()) fail(std::string(key) + " is empty");
@@ -183,11 +187,11 @@ const Key kKeys[] = {
        if (a > 4096 || (a & (a - 1))) fail("align must be a power of two up to 4096");
        c.alignment = static_cast<int>(a);
      }},
-    {"varlen", "", "prefill of sequences of different lengths, and of buffers longer than cu_seqlens[N]", "all sequences are as long as each other, and fill the buffers", &Capabilities::varlen, nullptr},
-    {"h0", "", "prefill starts from an initial state h0", "every sequence starts from zeros", &Capabilities::h0, nullptr},
-    {"ht", "", "prefill returns the final state ht", "no final state is asked for", &Capabilities::ht, nullptr},
+    {"varlen", "", "prefill of sequences of different lengths, and of buffers longer than cu_seqlens[N]", "all sequences are as long as each other, and fill the buffers (empty capabilities claim it)", &Capabilities::varlen, nullptr},
+    {"h0", "", "prefill starts from an initial state h0", "every sequence starts from zeros (empty capabilities claim it)", &Capabilities::h0, nullptr},
+    {"ht", "", "prefill returns the final state ht", "no final state is asked for (empty capabilities claim it)", &Capabilities::ht, nullptr},
     {"noht", "", "may be called without an ht tensor", "it gets one that nobody reads", &Capabilities::noht, nullptr},
-    {"empty", "", "prefill takes sequences without tokens", "every sequence has a token", &Capabilities::empty, nullptr},
+    {"empty", "", "prefill takes sequences without tokens", "every sequence has a token (empty capabilities claim it)", &Capabilities::empty, nullptr},
     {"equal_kv", "", "K = V only", "K and V may differ", &Capabilities::equal_kv, nullptr},
     {"raw_gates", "", "takes gates as a, A_log and dt_bias", "gates come as g alone", &Capabilities::raw_gates, nullptr},
     {"strides", "", "takes tensors that are parts of larger buffers: any strides (the last of three and more dimensions is contiguous), and a byte_offset", "tensors are contiguous", &Capabilities::strides, nullptr},

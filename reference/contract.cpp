@@ -8,6 +8,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "reference/near_name.h"
+
 namespace gdn {
 namespace {
 
@@ -249,7 +251,7 @@ std::vector<std::string> contract_presets() {
 Contract parse_contract(std::string_view text) {
   const std::string_view preset = text.substr(0, text.find(';'));
   const Contract* base = find_preset(preset);
-  if (!base) fail(text, "unknown preset '" + std::string(preset) + "'");
+  if (!base) fail(text, "unknown preset '" + std::string(preset) + "'" + did_you_mean(preset, contract_presets()) + " (`gdn-cts list contracts` prints them)");
   Contract c = *base;
   std::vector<std::string_view> seen;
   for (std::size_t at = preset.size(); at < text.size();) {

@@ -19,6 +19,7 @@
 #include "golden/manifest.h"
 #include "golden/stream.h"
 #include "kernels/faulty/faults.h"
+#include "reference/near_name.h"
 #include "reference/parallel.h"
 #include "reference/standard.h"
 #include "suites/features.h"
@@ -170,11 +171,13 @@ CheckInput check_input(const Golden& g, const std::vector<Relation>& relations, 
 
 // Compares the results of a case that FAILED with the fault bank, once its record is made.
 void name_the_fault(Record& r, const Golden& g, const std::vector<Relation>& relations, const KernelInfo& info, const std::vector<Execution>& executions, const JudgeOptions& o) {
+  const Clock::time_point start = Clock::now();
   try {
     r.resembles = resembles(check_input(g, relations, info, executions, o));
   } catch (const std::exception& e) {              // names nothing, but the verdict stands
     r.resembles = std::string("not compared: ") + e.what();
   }
+  r.check_seconds += since(start);
 }
 
 // Failed by a check, and so by numbers that can be compared with those of faults.
@@ -431,9 +434,9 @@ void check_profiles(const std::vector<std::string>& profiles) {
     if (std::none_of(families().begin(), families().end(), [&](const Family* f) { return in_profile(f->profile(), profile); })) {
       std::set<std::string> known;
       std::string text;
-      for (const Family* f : families())
-        if (known.insert(f->profile()).second) text += " " + f->profile();
-      throw std::invalid_argument("no case family belongs to profile '" + profile + "'; there are:" + text);
+      for (const Family* f : families()) known.insert(f->profile());
+      for (const std::string& p : known) text += " " + p;
+      throw std::invalid_argument("no case family belongs to profile '" + profile + "'" + did_you_mean(profile, {known.begin(), known.end()}) + "; there are:" + text);
     }
 }
 

@@ -401,6 +401,10 @@ constexpr Fault kTable[] = {
     {"idle_stretch_not_decayed", "gate-ignored", RC, 32, "from the 32nd token after a write on the state is not decayed until the next write", "padding that is marked by values instead of by lengths"},
     {"sequence_number_in_12_bits", "sequence-state-mixed", RC, 4096, "initial states are found by the sequence number modulo 4096", "packed work descriptors with short fields"},
     {"one_token_sequence_after_long_one_leaks", "one-token-sequence-mishandled", RC, 64, "a sequence of one token directly after one of 64 and more starts from the final state of that one", "separate paths for single tokens"},
+    {"gates_of_48_heads", "head-map-wrong", RC, 48, "value heads past the 48th take the gates of the heads 48 before", "tables of a fixed size"},
+    {"accepted_unused_for_one_row", "acceptance-wrong", R, 0, "with a single row no accepted draft token is continued", "public reports of a path of its own for batch size one"},
+    {"accepted_unused_for_one_draft", "acceptance-wrong", R, 0, "where there is one draft token it is never continued", "loops over drafts that begin with the second"},
+    {"accepted_all_is_one_less", "acceptance-wrong", R, 0, "where all draft tokens were accepted one too few is continued", "counts that leave the bonus token out"},
     {"gates_of_24_heads", "head-map-wrong", RC, 24, "value heads past the 24th take the gates of the heads 24 before", "tables of a fixed size"},
     {"key_channels_past_192_dropped", "key-channels-dropped", RC, 192, "key channels past the 192nd are ignored", "tiles for the widths of smaller models"},
     {"wide_value_tile_repeated", "value-channels-dropped", RC, 256, "with 256 value channels and more the upper half repeats the lower one", "a second tile of values that starts where the first did"},
@@ -568,6 +572,9 @@ class Body {
     if (x_.accepted.empty() || x_.before.empty()) return true;
     std::int64_t accepted = x_.accepted[is("accepted_of_first_row"_f) ? 0 : n];
     if (is("accepted_count_ignored"_f)) accepted = x_.drafts;
+    if (is("accepted_unused_for_one_row"_f) && x_.N == 1) accepted = 0;
+    if (is("accepted_unused_for_one_draft"_f) && x_.drafts == 1) accepted = 0;
+    if (is("accepted_all_is_one_less"_f) && accepted == x_.drafts) --accepted;
     if (is("accepted_limited_to_four"_f)) accepted = std::min(accepted, static_cast<std::int64_t>(p_));
     if (accepted > 0) continued_ = n * x_.drafts + accepted - 1;
     if (is("accepted_reads_first_snapshot"_f) && accepted > 0) continued_ = n * x_.drafts;
@@ -637,7 +644,7 @@ class Body {
     if (is("head_modulo_ratio"_f)) hk = std::min(hv % ratio_, x_.H - 1);
     if (is("first_key_head_for_all"_f)) hk = 0;
     const std::int64_t hq = is("query_head_clamped"_f) ? std::min(hv, x_.H - 1) : hk;
-    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : is("gate_of_neighbour_head"_f) ? (hv ^ 1) % x_.HV : is("gates_of_24_heads"_f) ? hv % static_cast<std::int64_t>(p_) : hv, hb = is("beta_of_key_head"_f) || (is("zero_gates_path_takes_beta_by_key_head"_f) && zero_gates_) ? hk : hv;
+    const std::int64_t hg = is("gate_of_key_head"_f) ? hk : is("gate_of_neighbour_head"_f) ? (hv ^ 1) % x_.HV : is("gates_of_24_heads"_f) || is("gates_of_48_heads"_f) ? hv % static_cast<std::int64_t>(p_) : hv, hb = is("beta_of_key_head"_f) || (is("zero_gates_path_takes_beta_by_key_head"_f) && zero_gates_) ? hk : hv;
     const std::int64_t rows = len_ + extra_;
     q_.assign(static_cast<std::size_t>(rows * K_), T(0));
     k_ = q_;

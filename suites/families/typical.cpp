@@ -29,14 +29,15 @@ struct Typical final : Family {
     if (level == Level::smoke)
       return fill::problems({"prefill/n1_t35_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t70_h2_hv4_k64_v64/fp32/h0",
                              "prefill/n1_t70_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t21_h2_hv4_k128_v128/fp32/h0", "prefill/n1_t1_h16_hv32_k128_v128/bf16/h0",
-                             "prefill/n1_t70_h1_hv1_k64_v64/fp16/h0", "prefill/n1_t70_h1_hv1_k64_v64/fp32/noht"});
+                             "prefill/n1_t70_h1_hv1_k64_v64/fp16/h0", "prefill/n1_t70_h1_hv1_k64_v64/fp32/noht",
+                             "prefill/n1_t2_h16_hv64_k16_v16/bf16/h0", "prefill/n1_t2_h16_hv64_k16_v16/fp32/h0"});   // as many heads as the largest models have
     std::vector<Problem> p = fill::problems(
         {"prefill/n1_t130_h2_hv4_k128_v128/bf16/h0", "prefill/n1_t130_h2_hv4_k128_v128/fp32/h0",
          "prefill/n1_t257_h2_hv4_k64_v64/bf16/h0", "prefill/n1_t257_h2_hv4_k64_v64/fp32/h0",
          "prefill/n1_t100_h3_hv6_k64_v96/bf16", "prefill/n1_t100_h3_hv6_k128_v64/fp32/h0",
          "prefill/n1_t100_h6_hv6_k32_v32/fp16/h0", "prefill/n1_t150_h1_hv4_k64_v64/fp16/h0",
          "prefill/n1_t200_h1_hv6_k32_v32/fp32/noht", "prefill/n1_t200_h1_hv6_k32_v32/bf16",
-         "prefill/n1_t33_h16_hv32_k128_v128/bf16/h0"});
+         "prefill/n1_t33_h16_hv32_k128_v128/bf16/h0", "prefill/n1_t5_h16_hv64_k16_v16/bf16/h0", "prefill/n1_t5_h16_hv64_k16_v16/fp32/h0"});
     if (level != Level::ci)
       for (Problem& more : fill::problems({"prefill/n1_t1000_h16_hv32_k128_v128/bf16/h0", "prefill/n1_t777_h4_hv12_k128_v128/fp32/h0",
                                            "prefill/n1_t500_h4_hv8_k96_v192/bf16/h0", "prefill/n1_t500_h2_hv4_k256_v256/fp32/h0"}))

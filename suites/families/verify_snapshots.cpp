@@ -30,7 +30,9 @@ struct VerifySnapshots final : Family {
       return fill::problems({"verify/n4_t11_h2_hv4_k16_v24/bf16/h0,slots=7,draft=5", "verify/n4_t11_h2_hv4_k16_v24/fp32/h0,slots=7,draft=5",
                              "verify/n2_t7_h1_hv2_k64_v64/bf16/h0,slots=2,draft=2", "verify/n2_t7_h1_hv2_k64_v64/fp32/h0,slots=2,draft=2",
                              "verify/n70_t3_h1_hv1_k8_v8/bf16/h0,slots=300,draft=2", "verify/n70_t3_h1_hv1_k8_v8/fp32/h0,slots=300,draft=2",
-                             "verify/n1_t3_h1_hv2_k128_v128/bf16/h0,slots=3,draft=2", "verify/n1_t3_h1_hv2_k128_v128/fp32/h0,slots=3,draft=2"});
+                             "verify/n1_t3_h1_hv2_k128_v128/bf16/h0,slots=3,draft=2", "verify/n1_t3_h1_hv2_k128_v128/fp32/h0,slots=3,draft=2",
+                             "verify/n1_t5_h1_hv2_k16_v16/bf16/h0,slots=3,draft=2", "verify/n1_t5_h1_hv2_k16_v16/fp32/h0,slots=3,draft=2",
+                             "verify/n2_t5_h1_hv2_k16_v16/bf16/h0,slots=3,draft=1", "verify/n2_t5_h1_hv2_k16_v16/fp32/h0,slots=3,draft=1"});
     std::vector<Problem> list;
     for (const char* dtype : {"bf16", "fp32"})
       for (const char* text : {"n4_t13_h2_hv4_k16_v24/*/h0,slots=7,draft=4", "n5_t10_h1_hv3_k32_v16/*/h0,slots=9,draft=3", "n3_t9_h1_hv2_k64_v64/*/h0,slots=5,draft=2",

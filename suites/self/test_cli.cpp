@@ -73,7 +73,7 @@ void refused(const std::string& arguments, const std::string& part) {
 TEST_CASE("wrong use is one line and exit status 2") {
   refused("", "subcommand");
   refused("frobnicate", "there are list, explain, ");
-  refused("verify --kernel cpu_recurent_fp32", "did you mean 'cpu_recurrent_fp32' or");
+  refused("verify --kernel cpu_recurent_fp32", "did you mean 'cpu_recurrent_fp32'");
   refused("verify --kernel cpu_recurrent_fp32 --profile nonsense", " gate_edges ");
   refused("verify --kernel cpu_recurrent_fp32 --shard ''", "--shard: needs a value, this one is empty");
   refused("verfy --kernel cpu_recurrent_fp32", "no subcommand is called 'verfy'; did you mean 'verify'? (gdn-cts --help says more)");
@@ -81,7 +81,7 @@ TEST_CASE("wrong use is one line and exit status 2") {
   refused("explain cpu_chunk", "'cpu_chunk_bf16'");
   refused("generate -o /nonexistent --level smoke --family typicl", "unknown case family 'typicl'; did you mean 'typical'?");
   refused("verify --kernel cpu_recurrent_fp32 --family chunk_bondary", "did you mean 'chunk_boundary'?");
-  refused("list", "topic");
+  refused("list", "families, cases, contracts");
   refused("list nonsense", "'nonsense'");
   refused("list cases --level enormous", "unknown level 'enormous'");
   refused("list cases --family nonsense", "unknown case family 'nonsense'");

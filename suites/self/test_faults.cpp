@@ -224,7 +224,7 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   // Change the order of sums or products only.
   const std::set<std::string> order{"summation_order_by_batch", "summation_order_by_head", "summation_order_by_position", "mild_chunk_factored", "ragged_tail_summed_backwards", "query_scaled_first_in_decode"};
   std::vector<Run> runs = probes();
-  for (const char* id : {"memory_semantics:prefill/n1_t40_h6_hv6_k16_v8/fp32:1", "exact_dictionary:prefill/n1_t18_h1_hv4_k16_v8/fp32/h0:1", "packed_sequences:prefill/n1_t0_h1_hv1_k8_v8/fp32/h0:1", "typical:prefill/n1_t1_h33_hv33_k128_v64/fp32/h0:1", "raw_gates:prefill/n1_t40_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gates:prefill/n1_t36_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gate_extremes:prefill/n1_t36_h1_hv3_k16_v8/fp32/h0,raw:1",
+  for (const char* id : {"memory_semantics:prefill/n1_t40_h6_hv6_k16_v8/fp32:1", "typical:prefill/n1_t2_h16_hv64_k16_v16/fp32/h0:1", "exact_dictionary:prefill/n1_t18_h1_hv4_k16_v8/fp32/h0:1", "packed_sequences:prefill/n1_t0_h1_hv1_k8_v8/fp32/h0:1", "typical:prefill/n1_t1_h33_hv33_k128_v64/fp32/h0:1", "raw_gates:prefill/n1_t40_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gates:prefill/n1_t36_h2_hv4_k16_v8/fp32/h0,raw:1", "raw_gate_extremes:prefill/n1_t36_h1_hv3_k16_v8/fp32/h0,raw:1",
                          "combinations_raw:prefill/n2_t9+4_h1_hv2_k64_v2/fp32/h0,raw:1",
                          "inverse_steps:prefill/n1_t12_h2_hv2_k8_v8/fp32/h0:1", "pass_through:prefill/n1_t3_h1_hv1_k8_v8/fp32/h0,scale=0x1p+120:1"})
     runs.push_back(make_case(parse_case_id(id)).runs[0]);
@@ -237,7 +237,8 @@ TEST_CASE("the twin is one algorithm in both forms, and every fault changes it")
   // Pools are there in the recurrent form alone.
   std::vector<Run> pools;
   for (const char* id : {"decode_pool:decode/n4_t6_h2_hv4_k16_v24/fp32/h0,slots=9:1", "decode_pool:decode/n9_t3_h1_hv1_k8_v8/fp32/h0,slots=30:1",
-                         "verify_snapshots:verify/n3_t13_h1_hv1_k8_v8/fp32/h0,slots=5,draft=6:1", "verify_snapshots:verify/n4_t13_h2_hv4_k16_v24/fp32/h0,slots=7,draft=3:1",
+                         "verify_snapshots:verify/n3_t13_h1_hv1_k8_v8/fp32/h0,slots=5,draft=6:1", "verify_snapshots:verify/n1_t5_h1_hv2_k16_v16/fp32/h0,slots=3,draft=2:1",
+                         "verify_snapshots:verify/n2_t5_h1_hv2_k16_v16/fp32/h0,slots=3,draft=1:1", "verify_snapshots:verify/n4_t13_h2_hv4_k16_v24/fp32/h0,slots=7,draft=3:1",
                          "combinations_decode:decode/n2_t3_h1_hv1_k128_v2/fp32/h0,state=bf16,slots=5:1", "combinations_verify:verify/n2_t5_h1_hv1_k64_v2/fp16/h0,slots=4,draft=2:1",
                          "combinations_raw_decode:decode/n10_t3_h1_hv1_k8_v2/fp32/h0,slots=12,raw:1",
                          "decode_steps:decode/n1_t129_h1_hv1_k8_v8/fp32/h0,slots=2:1", "decode_pool:decode/n70_t2_h1_hv1_k8_v8/fp32/h0,slots=300:1", "verify_snapshots:verify/n2_t7_h1_hv2_k64_v64/fp32/h0,slots=2,draft=2:1"})

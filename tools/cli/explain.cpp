@@ -184,7 +184,7 @@ std::string explain_capability(const CapabilityKey& key) {
   return fmt::format("{}: a {} of capabilities, what a kernel declares that it can do\n\n", key.name, flag ? "flag" : "key") + wrapped(key.meaning + ".", 2) +
          (flag ? "" : fmt::format("  Value: {}.\n", key.values)) + fmt::format("  Where it is not declared: {}.\n", key.absent) +
          "\nA case that asks for more than a kernel declares is NOT_SUPPORTED, with the reason. An adapter declares\n" + wrapped(fmt::format("\"capabilities\": \"ops=prefill;{}{}\"", key.name, flag ? "" : "=..."), 2) +
-         "(tools/adapters/README.md); empty capabilities claim the defaults.\n";
+         "(tools/adapters/README.md).\n";
 }
 
 std::string explain_property(const PromiseKey& key) {

@@ -46,7 +46,7 @@ struct ListCommand final : Command {
   std::string summary() const override { return "what there is: " + topic_names(", "); }
   int order() const override { return 10; }
   void options(Options& o) override {
-    o.argument("topic", topic, topic_names("|"));
+    o.argument("topic", topic, topic_names("|"), false);
     o.option("--level", level_text, "LEVEL", "smoke, ci, nightly or exhaustive: which cases (families: all levels; cases: smoke)");
     o.option("--family", only, "FAMILY", "cases of these families only", true);
     o.option("--seed", seed, "N", "seed of the cases");
@@ -64,6 +64,7 @@ struct ListCommand final : Command {
         print(json ? to_json(table) : to_text(table));
         return 0;
       }
+    if (topic.empty()) throw Usage("list what? There are " + topic_names(", "));
     throw Usage(fmt::format("cannot list '{}': want {}", topic, topic_names(", ")));
   }
 

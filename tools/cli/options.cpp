@@ -49,7 +49,7 @@ void Options::option(const std::string& names, std::vector<std::string>& value, 
   if (comma) o->delimiter(',');
 }
 void Options::argument(const std::string& name, std::string& value, const std::string& help, bool required) {
-  app_.add_option(name, value, help)->required(required)->type_name("");
+  app_.add_option(name, value, help)->required(required)->type_name("");   // what an empty one means is said by the command
 }
 void Options::arguments(const std::string& name, std::vector<std::string>& value, const std::string& help) {
   app_.add_option(name, value, help)->required()->type_name("");

@@ -98,7 +98,7 @@ void show_gate(const GateResult& result, const OutputOptions& o) {
     for (const RecordCheck& c : r.checks)
       if (const auto at = c.metrics.find("sigma_seconds"); at != c.metrics.end()) sigma += at->second;
   }
-  print(fmt::format("\nspent: expected results {:.3g} s, kernel {:.3g} s, checks {:.3g} s{}", golden, kernel, checks,
+  print(fmt::format("\nspent, all threads together: expected results {:.3g} s, kernel {:.3g} s, checks and naming of failures {:.3g} s{}", golden, kernel, checks,
                     sigma > 0 ? fmt::format(" (making sigma {:.3g} s)", sigma) : ""));
   print(fmt::format("\n{}{}{}\n", colour ? (verdict.passed ? "\x1b[32m" : "\x1b[31m") : "", reports::printable(result.summary), colour ? "\x1b[0m" : ""));
   if (!unwritten.empty()) throw Usage(unwritten);
